@@ -172,6 +172,12 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             "tp_src": (8 if kind == IPV4 else 128,),
             "tp_dst": (0,),
         }
+        error: dict[str, Values] = {
+            **icmp,
+            "tp_src": (3 if kind == IPV4 else 2,),
+            "tp_dst": Free(4 if kind == IPV4 else 0, 0xFF),
+            target: Free(vip, _bits(low)),
+        }
         few = (vip, vip ^ 1 << low // 2)
         mixed: dict[str, Values] = {
             **base,
@@ -214,6 +220,7 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             JunkKind(
                 f"{name} echo requests", (kind,), {**icmp, source: Free(_CLIENTS[kind], _bits(2 * low))}, ports=ports
             ),
+            JunkKind(f"{name} ICMP errors", (kind,), error, ports=ports),
             JunkKind(f"{name} fragments", (kind,), {**base, "nw_proto": _PROTOCOLS}, (1, 3), ports=ports),
             JunkKind(f"{name}, a few values of all fields", (kind,), mixed, (0, 1, 3), ports=ports),
         ]

@@ -135,6 +135,8 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
             else "restore",
             "echo": draw(st.booleans()),
         }
+        if draw(st.booleans()):
+            vips[f"vip{v}"]["errors"] = draw(st.sampled_from(["copy", "drop"] if mode == "dsr" else ["drop"]))
     return vips
 
 

@@ -73,9 +73,10 @@ def timed(harness: Harness, frames: list[Frame]) -> tuple[list[Frame], float]:
     return harness.send(frames), time.monotonic() - begun
 
 
-def counts(harness: Harness, vip: str, service: str = "") -> tuple[int, int]:
-    rows = {(row.limited.vip, row.limited.service): row.number for row in harness.plan.rows.of(MeterRow)}
-    found = read_meter_counts(harness.openflow)[rows[vip, service]]
+def counts(harness: Harness, vip: str, service: str = "", kind: str = "") -> tuple[int, int]:
+    rows = (row for row in harness.plan.rows.of(MeterRow) if kind in ("", row.limited.kind))
+    number = next(row.number for row in rows if (row.limited.vip, row.limited.service) == (vip, service))
+    found = read_meter_counts(harness.openflow)[number]
     return found.packets, found.dropped
 
 

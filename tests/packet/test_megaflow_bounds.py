@@ -15,7 +15,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.render.flows import parse_flow
+from dnsteer.render.meters import meters_of
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.meters import bring_meters
 from tests.strategies import specs
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
@@ -28,6 +30,7 @@ def compared(loaded: Loaded, kinds: list[JunkKind], packets: int) -> dict[str, t
     plan = build_plan(loaded)
     bounds = megaflow_bounds(plan, [kind.attacker() for kind in kinds])
     with Harness(plan) as harness:
+        bring_meters(harness.openflow, (), meters_of(plan))  # the harness lets everything pass them
         return {
             kind.name: (send_junk(harness, kind, packets, 53), bound.total)
             for kind, bound in zip(kinds, bounds, strict=True)

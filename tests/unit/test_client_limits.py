@@ -57,7 +57,7 @@ def test_a_limit_that_comes_or_goes_moves_the_number_of_no_other() -> None:
     )
     after = numbers(more)
     assert {key: after[key] for key in before} == before
-    assert len(set(after.values())) == len(after) == 2 + 64 + 64
+    assert len(set(after.values())) == len(after) == 3 + 64 + 64
     assert all(METER_BASE < number <= METER_LAST for number in after.values())
     assert {number >= BUCKET_METERS for (_, kind, _), number in after.items() if kind == "clients"} == {True}
 

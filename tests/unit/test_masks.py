@@ -29,7 +29,7 @@ from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
-from dnsteer.spec.derived import slot_count
+from dnsteer.spec.derived import copies_errors, slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show_mask
@@ -125,6 +125,8 @@ def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # Two for each family and number of buckets; and with flags of TCP one more for each family and way to a slot.
     more += 4 * len({limit.clients.buckets for limit in limits if limit.clients is not None})
     more += 4 * max(1, len(widths)) if any(limit.tcp_syn is not None for limit in limits) else 0
+    # One for codes of ICMP errors, and two for each family for those that are copied.
+    more += 5 if any(copies_errors(vip, pools[vip.pool]) for vip in loaded.spec.vips.values()) else 0
     assert found.total <= 29 + 2 * max(0, len(widths) - 1) + more
 
 

@@ -67,8 +67,8 @@ def test_numbers_follow_from_the_order() -> None:
     ("before", "renumbered"),
     [
         ("vip", {"recirculate", "keep", "selection"}),
-        ("echo", set()),
-        ("ingress", {"icmp", "solicitation", "nd_code", "neighbor", "advertise", "echo"}),
+        ("echo", {"error_code"}),
+        ("ingress", {"icmp", "solicitation", "nd_code", "neighbor", "advertise", "echo", "error_code"}),
     ],
 )
 def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, renumbered: set[str]) -> None:
@@ -108,7 +108,7 @@ def test_the_next_table_is_that_which_the_packets_pass(table: str, kind: str, fo
     [
         ({"flows": {"udp": ""}}, r"table toy has no text for udp in flows=: say"),
         ({"miss": "drop"}, r"table toy drops what none of its flows matches, and has no drops=: say why"),
-        ({"traffic": ("querys",)}, r"table toy has 'querys' in traffic=; expected neighbors, echo, queries, "),
+        ({"traffic": ("querys",)}, r"table toy has 'querys' in traffic=; expected neighbors, echo, errors, queries, "),
     ],
 )
 def test_a_table_that_contradicts_itself_is_refused_when_it_is_made(lacks: dict[str, object], message: str) -> None:
@@ -134,7 +134,7 @@ def _registers(*registers: Register) -> Order:
         ((*ORDER, (ORDER[0][0],)), "order.py: table ingress occurs twice"),
         (
             _after("ingress", *(replace(TOY, name=f"toy{n}") for n in range(7))),
-            "order.py: the stage that begins with table ingress has 14 tables; expected at most 10: begin another stage",
+            "order.py: the stage that begins with table ingress has 15 tables; expected at most 10: begin another stage",
         ),
         (
             (*ORDER, *((replace(TOY, name=f"toy{n}"),) for n in range(20))),

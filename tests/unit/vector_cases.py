@@ -22,7 +22,7 @@ from tests.unit.reference_cases import SPEC
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 WRITTEN = {"everything": SPEC, "extension": EXTENSION}
 NAMES = [*(example.stem for example in EXAMPLES), *WRITTEN]
-KINDS = {"query", "answer", "fragment", "neighbor", "echo", "unusual", "drop"}
+KINDS = {"query", "answer", "fragment", "neighbor", "echo", "error", "unusual", "drop"}
 CLIENTS = ip_network("198.18.0.0/15"), ip_network("2001:2::/48")
 
 Checked = list[tuple[Vector, Expectation]]

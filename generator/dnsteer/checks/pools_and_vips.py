@@ -10,6 +10,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
+from dnsteer.spec.model.limits import MAX_COPIES
 from dnsteer.spec.model.spec import AUTO, MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
 
@@ -165,6 +166,8 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
             )
         elif any(serves[vip.pool].values()):  # a pool that serves neither family has a finding of its own
             yield from _families(scope, base, vip, serves[vip.pool])
+        if vip.errors == "copy" and pool is not None:
+            yield from _errors(scope, (*base, "errors"), vip, pool)
         for i, entry in enumerate(vip.services):
             if not mode.translates_ports and not isinstance(entry, str) and entry.target_port is not None:
                 way, why = vip.forwarding.value, mode.changed_by
@@ -174,6 +177,25 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
                     f"no target_port with {way}",
                     f"{why} changes no port: remove it, or use forwarding: nat",
                 )
+
+
+def _errors(scope: Scope, path: Path, vip: Vip, pool: Pool) -> Iterator[Finding]:
+    """Copies of ICMP errors that no backend could use, or too many of them."""
+    way, why = vip.forwarding.value, MODES[vip.forwarding].why_no_errors
+    if why:
+        yield scope.finding(
+            path,
+            f"copy with forwarding {way}",
+            f"drop, or no errors key with {way}",
+            f"{why}; set tcp_mtu_probing on the servers, and max-udp-size 1232 (docs/icmp.md)",
+        )
+    elif len(pool.backends) > MAX_COPIES:
+        yield scope.finding(
+            path,
+            f"copy for the {len(pool.backends)} backends of pool {vip.pool}",
+            f"at most {MAX_COPIES} backends that get a copy",
+            "leave it out: set tcp_mtu_probing on the servers, and max-udp-size 1232 (docs/icmp.md)",
+        )
 
 
 def _can_serve(pool: Pool, family: Family) -> bool:

@@ -157,6 +157,7 @@ _KINDS = {
     "probe": "probes",
     "neighbor": "neighbours",
     "echo": "echo",
+    "error": "ICMP errors",
     "fragment": "fragments",
     "unusual": "unusual",
     "drop": "dropped",

@@ -16,12 +16,14 @@ FRAGMENTS = Code("DNS020", Severity.NOTE, "Fragments run on the CPU")
 NEIGHBORS = Code("DNS021", Severity.NOTE, "ARP, neighbour discovery and echo run on the CPU")
 REFUSED = Code("DNS022", Severity.NOTE, "Some dropped packets are dropped by the CPU")
 UNUSUAL = Code("DNS023", Severity.NOTE, "Some unusual packets of a service run on the CPU")
+ERRORS = Code("DNS024", Severity.NOTE, "Copies of ICMP errors run on the CPU")
 UNREADABLE = Code("DNS040", Severity.WARNING, "A datapath flow that cannot be read")
 
 _TRAFFIC = {
     "fragment": (FRAGMENTS, "fragments"),
     "neighbor": (NEIGHBORS, "ARP and neighbour discovery"),
     "echo": (NEIGHBORS, "echo requests"),
+    "error": (ERRORS, "ICMP errors, a copy for each backend"),
     "unusual": (UNUSUAL, "unusual packets"),
     "drop": (REFUSED, "dropped packets"),
 }
@@ -37,9 +39,9 @@ def software_flavor(context: LintContext) -> Iterator[LintFinding]:
         yield context.finding(SOFTWARE_FLAVOR, SWITCH, text, "omit --flavor to see what hardware would do")
 
 
-@finder(FRAGMENTS, NEIGHBORS, REFUSED, UNUSUAL, hardware=True)
+@finder(FRAGMENTS, NEIGHBORS, ERRORS, REFUSED, UNUSUAL, hardware=True)
 def other_traffic(context: LintContext) -> Iterator[LintFinding]:
-    """Report fragments, neighbour discovery, echo, unusual and dropped packets not in hardware, one finding per reason."""
+    """Report fragments, ICMP, ARP, unusual and dropped packets not in hardware, one finding per reason."""
     found: dict[tuple[str, bool, str], list[JudgedFlow]] = defaultdict(list)
     for judged in context.examination.judged:
         if judged.kind in _TRAFFIC and judged.judgement.verdict != "yes":

@@ -136,10 +136,11 @@ TRAFFIC: tuple[Family, ...] = (
         "counter",
         "Traffic",
         "Packets that came faster than a limit of the spec lets through, and were dropped. kind is queries, clients, "
-        "tcp_syn or echo. service is empty where a VIP's services share its rate; vip is the first of those that share the "
-        "buckets of clients; for echo requests it is empty, and service what they were to (vips or gateways).",
+        "tcp_syn, echo or errors. service is empty where a VIP's services share its rate; vip is the first of those that "
+        "share the buckets of clients; for echo requests and ICMP errors it is empty, and service what they were to (vips "
+        "or gateways).",
         ("vip", "service", "kind"),
-        "limits of VIPs, or of their services, and 2",
+        "limits of VIPs, or of their services, and 3",
         panel=Panel("Dropped by limits", "pps", ("vip", "service", "kind")),
     ),
     Family(

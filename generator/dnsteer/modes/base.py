@@ -73,6 +73,8 @@ class Mode(ABC):
     """Whether queries to different backends differ only in the destination MAC address."""
     answers_by = ""
     """What makes answers always come back through the switch, in words; empty if they need not."""
+    why_no_errors = ""
+    """Why ICMP errors to a VIP cannot be copied to its backends; empty if they can."""
     fragments = "direct server return translates no answers, so that fragments of them are never dropped"
     """Why `fragments: drop` has no effect; empty if it has one."""
 

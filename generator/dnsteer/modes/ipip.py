@@ -24,6 +24,7 @@ class Ipip(OwnsVip):
     word = Forwarding.IPIP
     program = "ipip"
     by_extension = True
+    why_no_errors = "the extension puts no errors into tunnels"
     tunnels = True
 
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:

@@ -34,6 +34,10 @@ class Nat(Mode):
     answers_by = "NAT"
     why_unsupported = "the extension cannot translate answers back to the VIP for NAT"
     fragments = ""
+    why_no_errors = (
+        "the packet in the error has the VIP's address, which OpenFlow cannot translate, so a backend's kernel would not "
+        "find the connection it is about"
+    )
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
         """Report backends whose answers cannot be attributed to one VIP.

@@ -27,6 +27,7 @@ class Siit(Mode):
     word = Forwarding.SIIT
     program = "siit"
     by_extension = True
+    why_no_errors = "the extension translates no errors"
     translates = True
     query_rewrites = 3  # a new header, an address in it and the MAC address
     answers_by = "translation"

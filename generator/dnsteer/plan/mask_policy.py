@@ -17,6 +17,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.tables.address import FAMILY_BITS, AddressRow
 from dnsteer.tables.egress import EgressRow
+from dnsteer.tables.error import CopyRow
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, TranslatedRow
 from dnsteer.tables.table import Table
@@ -83,6 +84,11 @@ class MaskPolicy:
     def source_set(self) -> bool:
         """Whether queries that leave by an uplink have the source MAC in their mask, because it is rewritten."""
         return any(e.path == QUERY and e.set_source for e in self._plan.rows.of(EgressRow))
+
+    @cached_property
+    def copies_by_uplink(self) -> bool:
+        """Whether copies of ICMP errors that leave by an uplink have the source MAC in their mask, because it is written."""
+        return any(copy.set_source for row in self._plan.rows.of(CopyRow) for copy in row.copies)
 
     @cached_property
     def answer_kinds(self) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ def size_of_spec(spec: Spec) -> SpecSize:
             of_service = 2 if has_workers(pool) else 1  # it has a flow for each backend in table forward too
             each = services if MODES[vip.forwarding].owns_vip else services * (1 + of_service * backends)
             flows += len(vip.addresses) * (1 + each)
+            if derived.copies_errors(vip, pool):  # in the tables error and copy
+                flows += len(vip.addresses) * (1 + len(spec.switch.uplinks))
             if vip.limits is not None:  # in the tables access and syn
                 ways = (vip.limits.clients is not None) + (vip.limits.tcp_syn is not None)
                 flows += ways * len(vip.addresses) * services

@@ -54,6 +54,7 @@ class Comparison:
             for frame in expectation.options:
                 expecting[frame].append(i)
         times_left = Counter[int]()
+        kinds_left: set[tuple[int, Frame]] = set()
         unexpected: list[Frame] = []
         passed: list[tuple[Vector, Frame]] = []
         handled: dict[bytes, Handled] = {}  # by the bytes that the switch does not change on the path to the extension
@@ -69,12 +70,15 @@ class Comparison:
             # Packets that expect identical frames (two ARP requests) are credited with them in turn.
             i = min(candidates, key=lambda i: times_left[i])
             times_left[i] += 1
+            kinds_left.add((i, frame))
             self._observed.add(vectors[i], expected[i], frame)
             passed.append((vectors[i], frame))
         packets = self._report.packets
+        kinds = Counter(i for i, _ in kinds_left)
         for i, vector in enumerate(vectors):
             packets[vector.kind] = packets.get(vector.kind, 0) + 1
-            if times_left[i] != (1 if expected[i].options else 0):
+            # Of frames that must all leave, each did where as many have left as there are kinds of them.
+            if times_left[i] != expected[i].count or kinds[i] != expected[i].count:
                 self._fail(vector, expected[i], times_left[i], unexpected, handled.get(vector.data[_MACS:]))
         sent: dict[bytes, int] = {}
         if unexpected:  # where packets are alike but for their headers, it was the one that should be dropped
@@ -105,7 +109,9 @@ class Comparison:
             self._report.failed += 1
             return
         detail = self._detail(vector, want)
-        if times > 1:
+        if times and want.every:
+            problem = f"left {times} times, not once for each of {want.count} backends"
+        elif times > 1:
             problem = f"left {times} times"
         else:
             option = min(want.options, key=lambda frame: frame.port)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.families import Family, Reach
+from dnsteer.spec.model.limits import MAX_COPIES
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
@@ -185,6 +186,13 @@ def members(pool: Pool, reached: Reach) -> list[Backend]:
     if reached == "any":
         return [b for b in pool.backends if b.ipv4 is not None or b.ipv6 is not None]
     return [b for b in pool.backends if address_of(b, reached) is not None]
+
+
+def copies_errors(vip: Vip, pool: Pool) -> bool:
+    """Whether each backend of a VIP's pool gets a copy of ICMP errors to it."""
+    if vip.errors is not None:
+        return vip.errors == "copy"
+    return vip.forwarding is Forwarding.DSR and len(pool.backends) <= MAX_COPIES
 
 
 def tunnel_end(backend: Backend, family: Family) -> Address | None:

@@ -73,7 +73,7 @@ _LATER_SWITCH_KEYS = (
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_POOL_KEYS = ("passes", "client_prefix")
-_LATER_VIP_KEYS = ("announce", "limits", "access", "keep")
+_LATER_VIP_KEYS = ("announce", "limits", "access", "keep", "errors")
 _LATER_LIMIT_KEYS = ("clients", "tcp_syn")
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""

@@ -20,6 +20,7 @@ _WORDS = {
     "queries": "its limit of queries",
     "clients": "the limit of its clients",
     "tcp_syn": "its limit of TCP SYN",
+    "errors": "the limit of ICMP errors",
     "echo": "the limit of echo requests",
 }
 
@@ -103,7 +104,7 @@ def limit_drops(
     by_limit: dict[Limited, dict[int, float]] = defaultdict(dict)
     for number, limited in limits_by_meter(spec).items():
         was, now = before.get(number), after.get(number)
-        if limited.kind == "echo" or was is None or now is None or now.dropped <= was.dropped:
+        if not limited.vip or was is None or now is None or now.dropped <= was.dropped:
             continue
         by_limit[limited][number] = (now.dropped - was.dropped) / seconds
     of_clients = {limit.vips[0]: limit for limit in client_limits(spec)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from dnsteer.tables.error_code import ErrorLimitRow
 from dnsteer.tables.meter_rows import MeterRow, echo_meter, meters
 from dnsteer.tables.table import Table
 
@@ -34,8 +35,8 @@ def rows(ctx: Context) -> Iterator[EchoRow | MeterRow]:
 TABLE = Table(
     name="icmp",
     matches="ICMP type, destination MAC",
-    does="passes neighbour solicitations, and echo requests at the rate of their meter, in a second pass",
-    traffic=("neighbors", "echo"),
+    does="passes solicitations, errors about packets that are too big, and echo requests at their rate, in a second pass",
+    traffic=("neighbors", "echo", "errors"),
     drops="ICMP that is neither asked nor answered for",
     flows={
         "icmp": "An echo request, at the rate of the meter. `ct` without `commit` only begins a second pass: so this "
@@ -45,6 +46,6 @@ TABLE = Table(
         "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
         "miss": "ICMP of other types is dropped by its type.",
     },
-    uses={"echoes": EchoRow, "meters": MeterRow},
+    uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow},
     rows=rows,
 )

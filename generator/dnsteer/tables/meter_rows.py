@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 _BITS = (BUCKET_METERS - METER_BASE).bit_length() - 1
-LimitKind = Literal["echo", "queries", "clients", "tcp_syn"]
+LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn"]
 
 
 class Limited(NamedTuple):
-    """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or echo requests of no VIP.
+    """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or ICMP of no VIP.
 
-    The service of echo requests is `vips` or `gateways`. *vip* is the first of those that share buckets.
+    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips`. *vip* is the first of those that share
+    buckets.
     """
 
     vip: str
@@ -98,7 +99,7 @@ def _meters(ctx: Context) -> Iterator[MeterRow]:
 
 
 def _wanted(spec: Spec) -> list[_Wanted]:
-    return [*_echo(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
+    return [*_echo(spec), *_errors(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
 
 
 def _numbers(wanted: Iterable[_Wanted]) -> dict[Limited, int]:
@@ -118,6 +119,17 @@ def _echo(spec: Spec) -> Iterator[_Wanted]:
     for side, words in sides if rate else []:
         limited = Limited("", side, "echo")
         yield _Wanted(limited, f"limit of echo requests to {words}", path, rate, usual_burst(rate))
+
+
+def _errors(spec: Spec) -> Iterator[_Wanted]:
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.model.limits import ERROR_RATE, usual_burst
+
+    limits = spec.switch.limits
+    rate = limits.errors if limits is not None else ERROR_RATE
+    path: Path = ("switch", "limits", "errors") if limits and "errors" in limits.model_fields_set else ("switch",)
+    if any(derived.copies_errors(vip, spec.pools[vip.pool]) for vip in spec.vips.values()):
+        yield _Wanted(Limited("", "vips", "errors"), "limit of ICMP errors to VIPs", path, rate, usual_burst(rate))
 
 
 def _of_vip(name: str, vip: Vip) -> Iterator[_Wanted]:

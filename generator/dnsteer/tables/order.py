@@ -17,6 +17,8 @@ from dnsteer.tables import (
     client_meter,
     echo,
     egress,
+    error,
+    error_code,
     extension,
     forward,
     fragment,
@@ -40,13 +42,22 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
-    (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
+    (
+        ingress.TABLE,
+        icmp.TABLE,
+        solicitation.TABLE,
+        nd_code.TABLE,
+        neighbor.TABLE,
+        advertise.TABLE,
+        echo.TABLE,
+        error_code.TABLE,
+    ),
     (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
     (syn.TABLE, vip.TABLE, recirculate.TABLE, keep.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),
-    (egress.TABLE, state.TABLE),
+    (egress.TABLE, state.TABLE, error.TABLE, error.COPY_TABLE),
     access_lists.SWITCH_TABLES[:10],
     access_lists.SWITCH_TABLES[10:],
     access_lists.VIP_TABLES[:10],

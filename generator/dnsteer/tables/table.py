@@ -44,6 +44,7 @@ SCRATCH = "NXM_NX_XXREG3"
 Traffic = Literal[
     "neighbors",
     "echo",
+    "errors",
     "queries",
     "sources",
     "listed",
@@ -55,7 +56,8 @@ Traffic = Literal[
     "answers",
     "fragments",
 ]
-"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend,
+"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; ICMP errors; queries to a
+backend,
 while an access list looks at their source, where one has allowed it, while the bucket of their client is found, in the
 second pass of those that have two, in that of connections that are kept, and to the extension; packets that the extension
 returns; answers; fragments of

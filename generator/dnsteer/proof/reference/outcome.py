@@ -17,7 +17,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must leave: exactly one of *options*, or nothing when it is empty; and why.
+    """What must leave: exactly one of *options*, or *every* one once, or nothing when it is empty; and why.
 
     If the extension may choose among several backends, *backends* has the backend of each option, and frames of the same
     *hash_key* must all reach the same backend.
@@ -29,6 +29,12 @@ class Expectation:
     backend: str | None = None
     hash_key: Hashable = None
     backends: tuple[tuple[Frame, str], ...] = ()
+    every: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many frames must leave."""
+        return len(self.options) if self.every else min(1, len(self.options))
 
 
 def expect_drop(why: str) -> Expectation:

@@ -14,6 +14,7 @@ from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.clients import ClientReference
 from dnsteer.proof.reference.connections import ConnectionReference, begins_connection
+from dnsteer.proof.reference.errors import ErrorReference, is_of_path_mtu
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -55,6 +56,7 @@ class Reference:
         self.access = AccessReference(spec, denials)
         self.clients = ClientReference(spec)
         self.connections = connections or ConnectionReference()
+        self.errors = ErrorReference(spec, self.topology, self.modes)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         first: dict[bytes, str] = {}
@@ -148,7 +150,10 @@ class Reference:
         return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
 
     def _listed(self, port: str, packet: Packet) -> Expectation:
-        """What becomes of a client's query, which access lists may deny; probes of the agent they do not."""
+        """What becomes of a client's query, which access lists may deny, or of a router's error; probes of the agent they do
+        not deny."""
+        if is_of_path_mtu(packet):
+            return self.errors.expect(port, packet)
         key = packet.destination, packet.protocol, packet.dport
         service = self.services.get(key)
         if service is not None and packet.fragment is Fragment.NONE:

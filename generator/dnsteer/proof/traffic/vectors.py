@@ -20,6 +20,7 @@ from dnsteer.proof.traffic import (
     drops,
     extension_drops,
     followed,
+    icmp_errors,
     neighbor_requests,
     probes,
     unpredicted_slots,
@@ -52,6 +53,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     """
     yield neighbor_requests.neighbors(senders)
     yield neighbor_requests.echoes(senders)
+    yield icmp_errors.frames(senders)
     unpredicted: dict[str, list[tuple[int, AddressService]]] = defaultdict(list)
     for number, service in enumerate(senders.reference.services.values()):
         if service.selection.predicts_slot:

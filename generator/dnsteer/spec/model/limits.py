@@ -17,6 +17,12 @@ MAX_RATE = 1_000_000_000
 ECHO_RATE = 1000
 """Echo requests a second that are answered, where the spec does not say. Each makes a megaflow of its own, which stays for
 10 seconds (max-idle of Open vSwitch), so that this many times ten are there at most: a twentieth of the usual flow-limit."""
+ERROR_RATE = 100
+"""ICMP errors a second that are copied to backends, where the spec does not say. A server needs one of them for each client
+behind a small MTU, and keeps it for minutes (10 in Linux); every backend gets a copy, 100 packets a second at most."""
+MAX_COPIES = 256
+"""The most backends that get a copy of an ICMP error. Each is a change of a MAC address and an output of one datapath flow,
+of which Open vSwitch can have 64 KB: some 1,500."""
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000}
 _COUNT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,6}))?([kM]?)\Z")
 _RATE_PATTERN = "^[0-9]{1,10}([.][0-9]{1,6})?[kM]?/s$"
@@ -76,6 +82,10 @@ def _rate_or_none(value: Any) -> int:
     )
 
 
+def _error_rate(value: Any) -> int:
+    return _rate(value, zero="to copy no ICMP errors: errors: drop at each VIP")
+
+
 def show_rate(rate: int) -> str:
     """A rate as the spec spells it; 0 stands for `none`."""
     return f"{_spelled(rate)}/s" if rate else "none"
@@ -107,6 +117,7 @@ RateOrNone = Annotated[
     SpelledValidator(_rate_or_none, spell=show_rate),
     WithJsonSchema({"anyOf": [_RATE_SCHEMA, {"type": "string", "const": "none"}], "examples": ["1000/s"]}),
 ]
+ErrorRate = Annotated[int, SpelledValidator(_error_rate, spell=show_rate), WithJsonSchema(_RATE_SCHEMA)]
 Burst = Annotated[
     int,
     SpelledValidator(_burst, spell=_spelled),
@@ -137,12 +148,17 @@ Buckets = Annotated[int, BeforeValidator(_buckets), WithJsonSchema({"type": "int
 
 
 class SwitchLimits(Part):
-    """What the switch answers itself."""
+    """What the switch answers itself, and copies."""
 
     echo: RateOrNone = Field(
         default=ECHO_RATE,
         description="Echo requests a second that are answered for all VIPs together, and as many for all gateways; more are "
         "dropped. `none`: all are answered, without a meter, for a datapath that has none.",
+    )
+    errors: ErrorRate = Field(
+        default=ERROR_RATE,
+        description="ICMP errors a second that are copied to backends (`vips.NAME.errors`), for all VIPs together; more are "
+        "dropped. A second brings each backend so many packets at most.",
     )
 
 

@@ -149,7 +149,7 @@ PortNumber = Annotated[int, whole(1, MAX_PORT), bounds(1, MAX_PORT)]
 MIN_WORKERS, MAX_WORKERS = 2, 64
 """Bounds of the servers of one backend. One alone is a backend without workers; of 64 each has 4 of a pool's usual slots."""
 MAX_KEPT = 4096
-"""The most backends that `keep_at_least` may keep: a pool has at most so many with a slot."""
+"""The most backends that `keep_at_least` may keep, as many as may have a slot."""
 Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
@@ -336,8 +336,7 @@ class Switch(Part):
         description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
     )
     limits: SwitchLimits | None = Field(
-        default=None,
-        description="How much the switch answers itself, in packets a second. Left out: 1000 echo requests a second.",
+        default=None, description="How much the switch answers itself, and copies. Left out: the defaults of its keys."
     )
     gratuitous: Annotated[Gratuitous | None, MayBeEmpty()] = Field(
         default=None,
@@ -570,6 +569,11 @@ class Vip(Part):
         "Left out: nothing is kept, and open connections move with their slots.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    errors: Literal["copy", "drop"] | None = Field(
+        default=None,
+        description="ICMP errors about packets too big for the path to a client. `copy`: each backend gets them, up to "
+        "`switch.limits.errors`; only with `dsr`. `drop`: none does. Left out: `copy` with `dsr` and at most 256 backends.",
+    )
     limits: VipLimits | None = Field(
         default=None, description="How many packets of clients it takes. Left out: as many as come."
     )
