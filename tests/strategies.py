@@ -125,15 +125,19 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
     for v in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(pools)))
         selection = pools[name]["selection"]
-        ways = ["dsr", *([] if selection in ("client", "spray") else ["nat"])]
+        ways = ["dsr", *([] if selection in ("client", "spray") else ["nat", "ct-nat"])]
         ways += ["ipip", "siit"] if extended and selection not in ("dp-hash", "source-address") else []
         # The answers of a pool that are translated lead to one VIP, whichever way.
-        mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way) not in used]))
-        used.add((name, mode))
+        mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way[-3:]) not in used]))
+        used.add((name, mode[-3:]))
         words = ["doq"] if selection == "spray" else ["dns", "dot", "doq", "doh"]
         services: list[Any] = draw(st.lists(st.sampled_from(words), min_size=1, max_size=2, unique=True))
         if mode == "nat" and draw(st.booleans()):
             services = [{"protocol": "udp", "port": 53, "target_port": draw(st.sampled_from([53, 5353]))}]
+        if mode == "ct-nat":
+            services = [
+                draw(st.sampled_from(["dns", "dot", "doh", {"protocol": "tcp", "port": 853, "target_port": 8853}]))
+            ]
         families = draw(st.sampled_from([["4", "6"], ["4"], ["6"]])) if mode != "siit" else ["4"]
         shown = {"4": f"198.51.100.{v + 53}", "6": f"2001:db8:1::{v + 53}"}
         vips[f"vip{v}"] = {
@@ -141,7 +145,9 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
             "services": services,
             "pool": name,
             "forwarding": mode,
-            "fragments": draw(st.sampled_from(["restore", "restore", "drop"])) if mode == "nat" else "restore",
+            "fragments": draw(st.sampled_from(["restore", "restore", "drop"]))
+            if mode in ("nat", "ct-nat")
+            else "restore",
             "echo": draw(st.booleans()),
         }
         if draw(st.booleans()):
@@ -178,7 +184,7 @@ def _add_passes(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
     """Say how often queries pass for pools whose slots the switch selects."""
     for name, pool in pools.items():
         ways = {vip["forwarding"] for vip in vips.values() if vip["pool"] == name}
-        if pool["selection"] == "source-port" and ways & {"dsr", "nat"}:
+        if pool["selection"] == "source-port" and ways & {"dsr", "nat", "ct-nat"}:
             pool["passes"] = draw(st.sampled_from([1, 2, 2, "auto"]))
 
 

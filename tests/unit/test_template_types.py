@@ -50,7 +50,7 @@ def _line_of_change(file: Path, old: str, new: str) -> int:
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("tables/return", ",tp_src={{ r.port }}", ",tp_src={{ r.prot }}", "24: TranslatedRow has no prot; did you"),
+        ("tables/return", ",tp_src={{ r.port }}", ",tp_src={{ r.prot }}", "25: TranslatedRow has no prot; did you"),
         ("tables/slot", "g.pool | reg", "g.pol | reg", '11: GroupRow has no pol; did you mean "pool"?'),
         ("groups/slot", "g.backends", "g.bakends", '4: GroupRow has no bakends; did you mean "backends"?'),
         ("tables/slot", "t.members.title", "t.members.titel", '5: Membership has no titel; did you mean "title"?'),

@@ -122,7 +122,7 @@ def _tracking(sizes: Sizes) -> ConfigKey:
         )
         return ConfigKey(key, "0", why, f"{sources.SOURCE_2024}; {sources.SUITE}", True)
     if sizes.kept:
-        why = f"the connections of VIPs with keep: connections, of which the tracker remembers at most {sizes.kept:,}"
+        why = f"the connections of VIPs that keep them, of which the tracker remembers at most {sizes.kept:,}"
         return ConfigKey(key, str(max(_MIN_TRACKED, sizes.kept)), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
     if sizes.recirculated and not sizes.tracked:
         why = (

@@ -7,10 +7,30 @@ from collections.abc import Iterator
 
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
+from dnsteer.spec import derived
 from dnsteer.spec.errors import counted
 from dnsteer.spec.model.spec import Flavor
 
 KEPT = Code("DNS041", Severity.WARNING, "Connections of which one direction is tracked, whose offload is not published")
+
+
+BOTH_WAYS = Code("DNS042", Severity.WARNING, "Answers that pass the connection tracker, whose offload is not published")
+
+
+@finder(BOTH_WAYS, hardware=True)
+def tracked_answers(context: LintContext) -> Iterator[LintFinding]:
+    """Report the VIPs whose answers the tracker sees."""
+    if context.profile.flavor == Flavor.OVS_DPDK.value:
+        return
+    names = [name for name, vip in context.spec.vips.items() if derived.tracks_answers(vip)]
+    if not names:
+        return
+    text = (
+        f"answers over TCP of {counted(len(names), 'VIP')} pass the connection tracker on their way out, and no second "
+        "pass follows: what is published is of connections that begin one. New connections are the CPU's in any case"
+    )
+    advice = "check on a running switch: dnsteer verify --offload; UDP is not concerned"
+    yield context.finding(BOTH_WAYS, ("vips", names[0], "forwarding"), text, advice)
 
 
 @finder(KEPT, hardware=True)

@@ -18,6 +18,7 @@ from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.split import size_of
 from dnsteer.slots.dp_hash import SAME_IN_ALL_RELEASES
+from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.spec import Flavor, Hardware
@@ -206,6 +207,8 @@ def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -
         return (
             f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
         )
+    if again and derived.tracks_answers(vip):
+        return f"set vips.{owner.vip}.forwarding: nat, which needs no connection tracker for TCP, or forward on the CPU"
     if again and examination.is_kept(owner):
         return f"leave vips.{owner.vip}.keep out, which takes a pass by the connection tracker, or forward on the CPU"
     if again and examination.has_two_passes(owner):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from dnsteer.modes.base import Mode, NamedVip
+from dnsteer.modes.ct_nat import CtNat
 from dnsteer.modes.dsr import Dsr
 from dnsteer.modes.ipip import Ipip
 from dnsteer.modes.nat import Nat
@@ -87,6 +88,6 @@ def _check_rows(mode: Mode) -> None:
         )
 
 
-MODES = by_word((Dsr(), Nat(), Ipip(), Siit()))
+MODES = by_word((Dsr(), Nat(), CtNat(), Ipip(), Siit()))
 BY_PROGRAM: dict[str, Mode] = {mode.program: mode for mode in MODES.values() if mode.program}
 """The modes that the extension supports, by their name in its program."""

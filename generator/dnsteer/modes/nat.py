@@ -21,6 +21,9 @@ from dnsteer.tables.cookies import Category, number_names
 from dnsteer.tables.forward import ForwardRow, PortRewrite
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow
 
+_WORDS = (Forwarding.NAT, Forwarding.CT_NAT)
+"""The modes that translate addresses without the extension."""
+
 
 class Nat(Mode):
     """Answers from a backend's address and port are rewritten to come from the VIP; so a backend's port serves one VIP."""
@@ -37,8 +40,17 @@ class Nat(Mode):
     )
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-        """Report backends whose answers cannot be attributed to one VIP."""
-        return check_nat(scope, vips)
+        """Report backends whose answers cannot be attributed to one VIP.
+
+        Those of all modes that translate so are checked at once, by the mode of the first.
+        """
+        pools = scope.spec.pools
+        alike = [
+            NamedVip(name, vip, pools[vip.pool])
+            for name, vip in scope.spec.vips.items()
+            if vip.forwarding in _WORDS and vip.pool in pools
+        ]
+        return check_nat(scope, alike) if alike and alike[0].vip.forwarding is self.word else iter(())
 
     def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
         """Return the backend's address in the family of *address*."""
@@ -67,6 +79,7 @@ class Nat(Mode):
         family = derived.family_of(address)
         numbers = return_numbers(ctx)
         zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16, _zones_of_connections(ctx)))
+        zone_of_answers = derived.zone_of(ctx.spec, vip) if derived.tracks_answers(vip) else 0
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
             found = derived.address_of(backend, family)
             if found is None:
@@ -80,7 +93,8 @@ class Nat(Mode):
                 port = e.port if e.port != from_port else 0
                 number = numbers[f"{own}/{protocol}/{from_port}"]
                 subject = ctx.subject(Category.RETURN, number, f"{title} {about} port {e.port}/{protocol}", path)
-                yield NatReturnRow(subject, family, protocol, own, from_port, str(address), port)
+                zone = zone_of_answers if e.protocol is Protocol.TCP else 0
+                yield NatReturnRow(subject, family, protocol, own, from_port, str(address), port, zone)
                 if vip.fragments == "restore" and e.protocol is Protocol.UDP:
                     # One row for the fragments of all workers, whose ports differ: so the VIP's is written in any case.
                     port = e.port if isinstance(backend, Worker) else port

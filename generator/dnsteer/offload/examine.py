@@ -26,6 +26,7 @@ from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.slots import dp_hash
+from dnsteer.spec import derived
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
@@ -204,7 +205,7 @@ class Examination:
 
     def is_kept(self, owner: Owner) -> bool:
         """Whether the connections of the owner's clients are kept, by a pass of their own."""
-        return self.loaded.spec.vips[owner.vip].keep is not None and owner.service.startswith("tcp")
+        return derived.keeps(self.loaded.spec.vips[owner.vip]) and owner.service.startswith("tcp")
 
     def is_listed(self, owner: Owner) -> bool:
         """Whether an access list looks at the owner's queries, in a pass of its own."""

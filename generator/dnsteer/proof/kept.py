@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove that connections are kept: they begin, then slots move, once by drains and once because backends are down."""
+"""Prove that connections are kept: they begin, then slots move, once by drains and once because backends are down.
+
+Of those whose answers the tracker sees, it must also say that they are established.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check_report import CheckReport
+from dnsteer.proof.check_report import CheckReport, Failure
 from dnsteer.proof.comparison import Comparison
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.connections import ConnectionReference, begins_connection
 from dnsteer.proof.reference.outcome import Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
-from dnsteer.proof.traffic.connections import Connection, connections, segments
+from dnsteer.proof.traffic.connections import Connection, answer_to_begin, connections, segments
 from dnsteer.proof.traffic.senders import Senders, Vector
 from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
 from dnsteer.spec.loaded import Loaded
@@ -28,6 +31,7 @@ def prove_kept(loaded: Loaded, harness: Harness, senders: Senders, report: Check
     first = _Stage(loaded, harness, report, known, NO_OVERLAY)
     first.begin(begun)
     first.send(begun, "A")
+    first.compare_states()
     kinds: tuple[Kind, ...] = ("drain", "down")
     for kind in kinds:
         overlay = _without_one_backend(senders, kind)
@@ -51,6 +55,8 @@ class _Stage:
     ) -> None:
         self._reference = Reference(loaded.spec, overlay, macs=overlay.macs, connections=known)
         self._comparison = Comparison(loaded, harness, self._reference, report)
+        self._harness, self._report = harness, report
+        self._answered: list[Vector] = []
 
     def send(self, found: Iterable[Connection], flags: str) -> None:
         """Send a packet of each connection."""
@@ -62,12 +68,28 @@ class _Stage:
         self.send(again, "S")
         self.send(again, "S")
 
+    def compare_states(self) -> None:
+        """Report connections that were answered, and are not established for the tracker."""
+        states = self._harness.connections()
+        for vector in self._answered:
+            packet = parse(vector.data)
+            state = states.get((packet.source, packet.sport, packet.destination, packet.dport), "unknown")
+            if state != "ESTABLISHED":
+                problem = f"the tracker should have seen its answer, and has it as {state}"
+                self._report.add(Failure(vector.name, vector.port, problem, ()))
+
     def _compare(self, vectors: list[Vector]) -> None:
+        answers = []
         for vector, frame in self._comparison.send(vectors):
             packet = parse(vector.data)
             backend = self._reference.receiver(Frame(vector.port, vector.data), frame)
             if begins_connection(packet) and backend is not None:
                 self._reference.connections.begin(packet, backend)
+                service = self._reference.services[packet.destination, packet.protocol, packet.dport]
+                if service.mode.keeps_connections:
+                    answers.append(answer_to_begin(vector, frame, self._reference.topology.gateway_mac))
+                    self._answered.append(vector)
+        self._comparison.send(answers)
 
 
 def _without_one_backend(senders: Senders, kind: Kind) -> Overlay:

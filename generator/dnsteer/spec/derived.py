@@ -113,12 +113,22 @@ def tracking(spec: Spec) -> Tracking:
 
 def keeps_connections(spec: Spec) -> bool:
     """Whether the connections of any VIP are kept."""
-    return any(vip.keep for vip in spec.vips.values())
+    return any(map(keeps, spec.vips.values()))
+
+
+def keeps(vip: Vip) -> bool:
+    """Whether the tracker keeps the TCP connections of a VIP."""
+    return vip.keep is not None or tracks_answers(vip)
+
+
+def tracks_answers(vip: Vip) -> bool:
+    """Whether the tracker sees the answers of a VIP's TCP connections too."""
+    return vip.forwarding is Forwarding.CT_NAT
 
 
 def zone_of(spec: Spec, vip: Vip) -> int:
     """The zone of the tracker that keeps the TCP connections of a VIP; 0: they are not kept."""
-    return 0 if vip.keep is None else tracking(spec).zone
+    return tracking(spec).zone if keeps(vip) else 0
 
 
 def address_of(backend: Backend, family: Family) -> Address | None:

@@ -2,11 +2,12 @@
 """The zone of the connection tracker that keeps connections: its time-outs in OVSDB, and how many entries it may have.
 
 The limit is ovs-vswitchd's alone, which forgets it with the datapath; time-outs are in OVSDB and stay. A connection of which
-one direction is seen stays in the state of its first packet, so that the time-outs of that state are the idle time.
+one direction is seen stays in the state of its first packet, so that the time-outs of that state are the idle time. One of
+which both are seen is established, or closed by one side (`tcp_fin_wait`).
 
-That is so only while the tracker checks no sequence numbers: without those of the answers it takes what a client sends for
-beyond the window, and such packets do not begin the time-out anew (measured with Open vSwitch 3.1.0: a connection in use was
-forgotten when the time-out after its first two packets was over). The switch is one for all zones of the datapath.
+The former is so only while the tracker checks no sequence numbers: without those of the answers it takes what a client sends
+for beyond the window, and such packets do not begin the time-out anew (measured with Open vSwitch 3.1.0: a connection in use
+was forgotten when the time-out after its first two packets was over). The switch is one for all zones of the datapath.
 """
 
 from __future__ import annotations
@@ -29,21 +30,25 @@ _LIMIT = re.compile(r"zone=(\d+),limit=(\d+)")
 _PATIENCE = 5.0
 _OWNER = "dnsteer-bridge"
 """The key of external_ids by which a zone is known to be dnsteer's: the bridge that it is for."""
-_IDLE = ("tcp_syn_sent", "tcp_syn_recv")
+_ONE_WAY, _BOTH_WAYS = ("tcp_syn_sent", "tcp_syn_recv"), ("tcp_established", "tcp_fin_wait")
 
 
 @dataclass(frozen=True)
 class ZoneSettings:
-    """What a zone is to have: a number of *connections* at most, and an *idle* time of connections in seconds."""
+    """What a zone is to have: a number of *connections* at most, and an *idle* time of connections in seconds.
+
+    *states* are those in which connections are idle, by the names that OVSDB has for their time-outs.
+    """
 
     zone: int
     connections: int
     idle: int
+    states: tuple[str, ...] = _ONE_WAY
 
     @property
     def timeouts(self) -> dict[str, int]:
         """The time-outs that make the idle time, in seconds, by the names that OVSDB has for them."""
-        return dict.fromkeys(_IDLE, self.idle)
+        return dict.fromkeys(self.states, self.idle)
 
 
 def zone_settings(spec: Spec) -> ZoneSettings | None:
@@ -51,7 +56,9 @@ def zone_settings(spec: Spec) -> ZoneSettings | None:
     if not derived.keeps_connections(spec):
         return None
     tracking = derived.tracking(spec)
-    return ZoneSettings(tracking.zone, tracking.connections, round(tracking.idle))
+    both_ways = {derived.tracks_answers(vip) for vip in spec.vips.values() if derived.keeps(vip)}
+    states = (*(_BOTH_WAYS if True in both_ways else ()), *(_ONE_WAY if False in both_ways else ()))
+    return ZoneSettings(tracking.zone, tracking.connections, round(tracking.idle), states)
 
 
 @dataclass(frozen=True)

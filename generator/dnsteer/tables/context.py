@@ -167,7 +167,7 @@ class Context:
         """
         found: dict[tuple[int, Forwarding], bool] = {}
         for vip in self.spec.vips.values():
-            ends = [e for e in derived.endpoints(vip) if e.protocol.value == "tcp"] if vip.keep else []
+            ends = [e for e in derived.endpoints(vip) if e.protocol.value == "tcp"] if derived.keeps(vip) else []
             for family in dict.fromkeys(map(derived.family_of, vip.addresses)):
                 reach = self.modes[vip.forwarding].reach(family)
                 for e in ends:

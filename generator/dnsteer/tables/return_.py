@@ -18,7 +18,10 @@ PREFIX = "64:ff9b::/96"
 
 
 class NatReturnRow(NamedTuple):
-    """Answers from a backend address, protocol and port, rewritten to come from a VIP. *port* is 0 if the port stays."""
+    """Answers from a backend address, protocol and port, rewritten to come from a VIP. *port* is 0 if the port stays.
+
+    *zone* is that of the tracker which sees them then; 0: none does.
+    """
 
     subject: Subject
     family: Family
@@ -27,6 +30,7 @@ class NatReturnRow(NamedTuple):
     target_port: int
     vip: str
     port: int
+    zone: int = 0
 
     @property
     def key(self) -> tuple[str, str, int]:

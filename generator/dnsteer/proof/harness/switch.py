@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from ipaddress import ip_address
 from types import TracebackType
 
 from scapy.utils import RawPcapReader
@@ -37,6 +38,7 @@ _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "100
 """Idle time after which megaflows expire and maximum revalidation interval (both ms); maximum number of megaflows."""
 _STUCK = 60.0  # seconds
 _RATE, _UNREACHED = re.compile(r"rate=\d+,burst_size=\d+"), "rate=100000000,burst_size=100000000"
+_CONNECTION = re.compile(r"^tcp,orig=\(src=([^,]+),dst=([^,]+),sport=(\d+),dport=(\d+)\).*state=(\w+)", re.MULTILINE)
 _MAX_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
 
 
@@ -183,6 +185,14 @@ class Harness:
         """The datapath flows now."""
         return read_megaflows(self.switch.dump("dpctl/dump-flows", "-m"))
 
+    def connections(self) -> dict[tuple[bytes, int, bytes, int], str]:
+        """The state of each TCP connection that the tracker knows, by client and VIP with their ports."""
+        found = _CONNECTION.findall(self.switch.dump("dpctl/dump-conntrack"))
+        return {
+            (ip_address(client).packed, int(sport), ip_address(vip).packed, int(dport)): state
+            for client, vip, sport, dport, state in found
+        }
+
     def forget_megaflows(self) -> None:
         """Delete all datapath flows, so that the next packets cause new ones."""
         self.switch.appctl("revalidator/purge")
@@ -190,9 +200,10 @@ class Harness:
     def change(self, plan: Plan) -> None:
         """Bring flows and groups to those of another *plan* of the same spec, and forget all megaflows."""
         lines = dict.fromkeys(lines_of(plan))
+        # First, since the switch warns of megaflows that are forgotten while it looks whether they are right.
+        self.forget_megaflows()
         self.openflow.bundle(compare_tables(lines, groups_of(plan), self.openflow.dump(lines)).bundle())
         self.plan = plan
-        self.forget_megaflows()
 
     def port_number(self, name: str) -> int:
         """The OpenFlow number of a port of the private switch."""

@@ -136,6 +136,8 @@ class ModeReference(ABC):
 
     If not, backends answer from the VIP's address, and only answers of backends on ports of the switch pass the switch.
     """
+    keeps_connections: ClassVar[bool] = False
+    """Whether TCP connections stay with the backend that they began with, whatever the VIP says."""
     addresses_backend: ClassVar[bool] = True
     """Whether queries are sent to the backend's IP address, and not only to its MAC address."""
     extension_pipes: ClassVar[tuple[str, ...]] = ()

@@ -97,7 +97,7 @@ def services_of(
                     reached = target_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
-                keeps = vip.keep is not None and endpoint.protocol == TCP
+                keeps = (vip.keep is not None or mode.keeps_connections) and endpoint.protocol == TCP
                 down = [b.name for b in pool.backends if b.state is State.DOWN]
                 down += [a.backend for a in concerned if a.kind in ("down", "health") and not a.returns]
                 yield (

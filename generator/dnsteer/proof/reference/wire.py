@@ -80,6 +80,11 @@ class Packet:
         return self.data[self.l4 + 13]
 
     @property
+    def tcp_sequence(self) -> int:
+        """The sequence number of a TCP packet."""
+        return int.from_bytes(self.data[self.l4 + 4 : self.l4 + 8], "big")
+
+    @property
     def payload(self) -> bytes:
         """The bytes after the UDP or TCP header, without the frame's padding."""
         header = 8 if self.protocol == UDP else self.data[self.l4 + 12] >> 4 << 2

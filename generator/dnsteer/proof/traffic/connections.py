@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scapy.layers.inet import TCP
 
 from dnsteer.proof.reference import wire
+from dnsteer.proof.reference.outcome import Frame
 from dnsteer.proof.reference.service import AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import Headers
@@ -63,6 +64,14 @@ def segments(found: Iterable[Connection], flags: str) -> list[Vector]:
         name = f"{flags} of a connection to {service.label}, client port {headers.sport}, by {uplink}"
         out.append(Vector(name, uplink, data, "connection"))
     return sorted(out, key=lambda vector: vector.port)
+
+
+def answer_to_begin(begin: Vector, delivered: Frame, gateway_mac: bytes) -> Vector:
+    """The SYN-ACK of the backend to which a SYN was *delivered*, by the port that it left by."""
+    sequence = wire.parse(begin.data).tcp_sequence
+    headers = craft.reply_headers(delivered.data, gateway_mac, sequence)
+    data = craft.layout(headers.version, TCP(flags="SA", ack=sequence + 1)).frame(headers, b"")
+    return Vector(f"answer to {begin.name}", delivered.port, data, "connection")
 
 
 @cache

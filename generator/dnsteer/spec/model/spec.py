@@ -110,6 +110,7 @@ class Forwarding(str, Enum):
 
     DSR = "dsr"
     NAT = "nat"
+    CT_NAT = "ct-nat"
     IPIP = "ipip"
     SIIT = "siit"
 
@@ -547,10 +548,11 @@ class Vip(Part):
     forwarding: Forwarding = Field(
         default=Forwarding.DSR,
         description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
-        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. With the "
-        "extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or IPv6, whatever the VIP's "
-        "family); the backends decapsulate it, own the VIP and answer by themselves. `siit`: an IPv4 VIP of backends that "
-        "have IPv6 only; both directions are translated.",
+        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. "
+        "`ct-nat`: the same, and a TCP connection stays with the backend it began with, as with `keep`; the tracker sees "
+        "both directions. With the extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or "
+        "IPv6, whatever the VIP's family); the backends decapsulate it, own the VIP and answer by themselves. `siit`: an "
+        "IPv4 VIP of backends that have IPv6 only; both directions are translated.",
     )
     fragments: Literal["restore", "drop"] = Field(
         default="restore",

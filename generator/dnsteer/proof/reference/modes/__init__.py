@@ -6,6 +6,7 @@ To add a mode: a module here with a subclass of `ModeReference` (service.py), an
 
 from __future__ import annotations
 
+from dnsteer.proof.reference.modes.ct_nat import CtNatReference
 from dnsteer.proof.reference.modes.dsr import DsrReference
 from dnsteer.proof.reference.modes.ipip import IpipReference
 from dnsteer.proof.reference.modes.nat import NatReference
@@ -21,6 +22,7 @@ MODES: dict[Forwarding, type[ModeReference]] = {
     Forwarding.DSR: DsrReference,
     Forwarding.IPIP: IpipReference,
     Forwarding.NAT: NatReference,
+    Forwarding.CT_NAT: CtNatReference,
 }
 """In the order in which modes are asked for an answer: `siit` takes answers to its prefix before `nat` does."""
 
