@@ -48,6 +48,11 @@ def timeouts(switch: Switch) -> str:
     return switch.vsctl("list-zone-tp", "netdev").strip()
 
 
+def checks(switch: Switch) -> bool:
+    """Whether the tracker checks sequence numbers."""
+    return "enabled" in switch.appctl("dpctl/ct-get-tcp-seq-chk", "netdev@ovs-netdev")
+
+
 def test_apply_sets_the_zone_and_what_differs_is_named(bare: Running, tmp_path: Path) -> None:
     file, do = spec_file(tmp_path, KEEP), on(bare)
     assert do("apply", file, "--grace", "0").code == 0
@@ -56,7 +61,12 @@ def test_apply_sets_the_zone_and_what_differs_is_named(bare: Running, tmp_path: 
     assert "nothing to change" in do("apply", file).out
     bare.appctl("dpctl/ct-set-limits", "netdev@ovs-netdev", f"zone={ZONE},limit=7")
     bare.vsctl("del-zone-tp", "netdev", f"zone={ZONE}")
-    wrong = f"zone {ZONE} of the connection tracker: limit 7 -> 5,000 connections, idle time -> 90s"
+    assert not checks(bare)
+    bare.appctl("dpctl/ct-enable-tcp-seq-chk", "netdev@ovs-netdev")
+    wrong = (
+        f"zone {ZONE} of the connection tracker: limit 7 -> 5,000 connections, idle time -> 90s, "
+        "checks of sequence numbers -> off"
+    )
     found = do("verify", file)
     assert (found.code, wrong in found.out) == (Exit.DIFFERENT, True)
     planned = do("plan", file)
@@ -69,9 +79,9 @@ def test_the_limit_is_set_again_after_a_restart(bare: Running, tmp_path: Path) -
     assert on(bare)("apply", spec_file(tmp_path, KEEP), "--grace", "0").code == 0
     bare.kill_switch()
     bare.start_switch()
-    assert limit(bare) == 0  # it was forgotten
+    assert (limit(bare), checks(bare)) == (0, True)  # it was forgotten
     assert on(bare)("restore").code == 0
-    assert limit(bare) == 5000
+    assert (limit(bare), checks(bare)) == (5000, False)
 
 
 def test_another_zone_and_no_zone_leave_nothing(bare: Running, tmp_path: Path) -> None:
@@ -88,6 +98,7 @@ def test_another_zone_and_no_zone_leave_nothing(bare: Running, tmp_path: Path) -
     }
     applied = do("apply", spec_file(tmp_path, SMALL), "--grace", "0")
     assert (applied.code, limit(bare, 77), timeouts(bare)) == (0, 0, "Zone:9, Timeout Policies: udp_first=5")
+    assert checks(bare)
     assert "zone 77 of the connection tracker: time-outs and limit are removed" in applied.out
     bare.vsctl("del-zone-tp", "netdev", "zone=9")
 

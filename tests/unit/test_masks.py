@@ -309,7 +309,7 @@ def test_release_differences_of_the_hash_count_the_worse() -> None:
         ("udp", "NORMAL"),
         ("udp", "clone(output:p1)"),
         ("udp", "multipath(symmetric_l4,0,hrw,4,0,NXM_NX_REG0[])"),
-        ("udp", "ct(commit,zone=1)"),
+        ("udp", "ct(commit,zone=1,nat(src=192.0.2.1))"),
         ("udp", "ct(table=1),output:p1"),
         ("udp", "goto_table:0"),
     ],

@@ -121,6 +121,9 @@ def _tracking(sizes: Sizes) -> ConfigKey:
             f"pool {sizes.hashed[0]} selects by dp-hash, whose rules are refused while connection tracking is offloaded"
         )
         return ConfigKey(key, "0", why, f"{sources.SOURCE_2024}; {sources.SUITE}", True)
+    if sizes.kept:
+        why = f"the connections of VIPs with keep: connections, of which the tracker remembers at most {sizes.kept:,}"
+        return ConfigKey(key, str(max(_MIN_TRACKED, sizes.kept)), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
     if sizes.recirculated and not sizes.tracked:
         why = (
             f"queries to pool {sizes.recirculated[0]} pass the connection tracker, which keeps no connection of them, into "

@@ -96,6 +96,11 @@ def notes_of(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[str]:
             "before DOCA 3.0 both together can crash Open vSwitch (issue 4287011); set fragments: drop, or "
             "selection: source-port"
         )
+    if sizes.hashed and sizes.kept:
+        yield (
+            f"pool {sizes.hashed[0]} needs hw-offload-ct-size 0, and keep: connections needs the connection tracker: before "
+            "DOCA 3.0 both together can crash Open vSwitch (issue 4287011); leave keep out, or set selection: source-port"
+        )
     if sizes.hashed and sizes.recirculated:
         yield (
             f"pool {sizes.hashed[0]} needs hw-offload-ct-size 0, and pool {sizes.recirculated[0]} passes the connection "

@@ -9,7 +9,7 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.spec import Pool, Vip
+from dnsteer.spec.model.spec import Flavor, Pool, Vip
 
 
 def check_tracking(scope: Scope) -> Iterator[Finding]:
@@ -18,12 +18,28 @@ def check_tracking(scope: Scope) -> Iterator[Finding]:
     for name, vip in spec.vips.items():
         if vip.keep is not None and vip.pool in spec.pools:
             yield from _of_vip(scope, ("vips", name, "keep"), vip, spec.pools[vip.pool])
+    if derived.keeps_connections(spec):
+        yield from _kernel(scope)
     if spec.switch.tracking is not None and not derived.keeps_connections(spec):
         yield scope.finding(
             ("switch", "tracking"),
             "tracking, and no VIP keeps connections",
             "keep: connections in a VIP",
             "without one nothing is tracked: set it there, or leave tracking out",
+        )
+
+
+def _kernel(scope: Scope) -> Iterator[Finding]:
+    """Linux's tracker takes what follows a SYN for invalid while it has not seen the answer to it, and forgets the mark:
+    table tcp_conntracks of net/netfilter/nf_conntrack_proto_tcp.c, an ACK in state SYN_SENT.
+    """
+    if scope.spec.switch.flavor is Flavor.OVS_KERNEL:
+        name = next(name for name, vip in scope.spec.vips.items() if vip.keep is not None)
+        yield scope.finding(
+            ("vips", name, "keep"),
+            "connections with flavor ovs-kernel",
+            "ovs-doca, ovs-dpdk or ovs-netdev",
+            "the kernel's tracker must see both directions of a connection, and sees that of clients alone: leave it out",
         )
 
 

@@ -206,6 +206,8 @@ def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -
         return (
             f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
         )
+    if again and examination.is_kept(owner):
+        return f"leave vips.{owner.vip}.keep out, which takes a pass by the connection tracker, or forward on the CPU"
     if again and examination.has_two_passes(owner):
         return f"set pools.{vip.pool}.passes: 1, which needs no connection tracker, if its rules fit"
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:

@@ -199,7 +199,12 @@ class Examination:
 
     def has_two_passes(self, owner: Owner) -> bool:
         """Whether the owner's queries find their slot in a second pass, which the hash does not select."""
-        return owner.direction == "query" and self._passes.get(self.loaded.spec.vips[owner.vip].pool) == 2
+        twice = self._passes.get(self.loaded.spec.vips[owner.vip].pool) == 2
+        return owner.direction == "query" and (twice or self.is_kept(owner)) and not self._hashed(owner)
+
+    def is_kept(self, owner: Owner) -> bool:
+        """Whether the connections of the owner's clients are kept, by a pass of their own."""
+        return self.loaded.spec.vips[owner.vip].keep is not None and owner.service.startswith("tcp")
 
     def is_listed(self, owner: Owner) -> bool:
         """Whether an access list looks at the owner's queries, in a pass of its own."""
@@ -216,8 +221,9 @@ class Examination:
         """How often the owner's packets pass the datapath."""
         if owner.direction != "query":
             return 2 if recirculated or hops else 1
-        again = hops or self._hashed(owner) or self.has_two_passes(owner)
-        return 1 + self.is_listed(owner) + self.has_client_limit(owner) + again
+        again = hops or self.has_two_passes(owner)
+        hashes = 1 + self.is_kept(owner) if self._hashed(owner) else 0
+        return 1 + self.is_listed(owner) + self.has_client_limit(owner) + again + hashes
 
     @cached_property
     def _passes(self) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
+from dnsteer.tables.keep import KeptRow
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
 from dnsteer.tables.selection import SelectionRow
@@ -43,7 +44,8 @@ class Sizes:
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
     *recirculated* those of two passes, *tracked* is the number of backend addresses whose fragments go through the tracker
     of connections, and *crossing* says by which way packets come in by one uplink or port and leave by another; empty: none.
-    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query.
+    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query. *kept* is how
+    many connections are kept at most.
     """
 
     uplinks: int
@@ -55,6 +57,7 @@ class Sizes:
     tracked: int
     crossing: str
     plain: bool
+    kept: int = 0
 
     @property
     def total(self) -> int:
@@ -91,6 +94,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         sum(row.family == "ipv4" for row in plan.rows.of(FragmentRow)),
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
+        derived.tracking(spec).connections if derived.keeps_connections(spec) else 0,
     )
 
 
@@ -101,6 +105,9 @@ def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
     slots_of = {row.pool: 1 << row.slot_bits for row in plan.rows.of(SelectionRow)}
     again: set[tuple[int, int, str, Family, int]] = set()
     hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
+    kept: dict[int, set[tuple[Family, int, str, int]]] = defaultdict(set)
+    begins: set[tuple[int, Family, int, str, int]] = set()
+    writing = {row.mode for row in plan.rows.of(ForwardRow) if row.address}
     with_flags = {(row.address, row.port) for row in plan.rows.of(SynRow)}
     for family, flows in client_flows(plan).items():
         found["queries by their clients", family] += flows
@@ -111,9 +118,19 @@ def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
         if service.protocol == "tcp" and (service.address, service.port) in with_flags:
             slots *= _USUAL_FLAGS
         found["queries", service.family] += slots * uplinks
+        if service.zone:
+            # With NAT the second pass tells VIPs apart: what is written is matched.
+            of_vip = service.address if service.mode in writing else ""
+            kept[service.pool].add((service.family, service.mode, of_vip, service.target_port))
+            begins.add((service.pool, service.family, service.mode, of_vip, service.target_port))
         if service.two_passes:
             port = (service.target_port or service.port) if service.pool in with_ports else 0
             again.add((service.pool, service.mode, service.protocol, service.family, port))
+    for pool, family, *_ in begins:
+        found["queries in their second pass", family] += slots_of.get(pool, 1) * uplinks
+    for row in plan.rows.of(KeptRow):  # of the packets after those that begin a connection
+        for own_family, *_ in kept[row.pool]:
+            found["queries in their second pass", own_family] += uplinks
     for pool, _, _, family, _ in again:
         found["queries in their second pass", family] += slots_of[pool] * uplinks
     return found

@@ -161,7 +161,12 @@ class ApplyMeter:
     number: int
 
 
-FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | ApplyMeter
+@dataclass(frozen=True)
+class CommitConnection:
+    """Have the connection tracker remember the packet's connection, and go on with it. This looks at no field."""
+
+
+FlowAction = CommitConnection | SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | ApplyMeter
 
 
 _RESERVED_PORTS = ("IN_PORT", "LOCAL")
@@ -192,6 +197,8 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
         yield SelectBucket(int(value))
     elif name == "ct" and "table" in value:
         yield Conntrack(int(value["table"]), "nat" in value)
+    elif name == "ct" and "nat" not in value:
+        yield CommitConnection()
     elif name == "meter":
         yield ApplyMeter(int(value))
     elif name == "output" and _is_output(value, text):

@@ -24,6 +24,7 @@ from dnsteer.lint.masks.classifier import Known, Lookups, RuleClass, class_of, i
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.lint.masks.flow_syntax import (
     ApplyMeter,
+    CommitConnection,
     Conntrack,
     FieldBits,
     FlowAction,
@@ -357,6 +358,8 @@ class _Count:
                     now = now.written(target.field, target.mask, 0) if pretended else now.moved(source, target)
             elif isinstance(action, Output):
                 sent = True
+            elif isinstance(action, CommitConnection):
+                continue
             elif isinstance(action, ApplyMeter):
                 state = state._replace(meters=state.meters | {action.number})
             else:

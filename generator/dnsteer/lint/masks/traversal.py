@@ -19,6 +19,7 @@ from dnsteer.lint.masks.classifier import Lookups
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
 from dnsteer.lint.masks.flow_syntax import (
     ApplyMeter,
+    CommitConnection,
     Conntrack,
     FieldBits,
     FlowAction,
@@ -169,7 +170,7 @@ class Traversal:
                     continue  # a later fragment has no ports, so nothing is copied
                 move_known(action, known)
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
-            elif not isinstance(action, Output | ApplyMeter):
+            elif not isinstance(action, Output | ApplyMeter | CommitConnection):
                 if nth != len(actions) - 1:
                     raise fields.UnknownError(
                         "a flow goes on after it sent the packet elsewhere, which the model does not cover"
