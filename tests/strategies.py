@@ -33,6 +33,7 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     _add_workers(draw, pools, vips)
     _add_passes(draw, pools, vips)
     _add_limits(draw, vips)
+    _add_keep(draw, pools, vips)
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -174,6 +175,15 @@ def _add_limits(draw: st.DrawFn, vips: dict[str, Any]) -> None:
             limits["tcp_syn"] = "900k/s"
         if limits:
             vip["limits"] = limits
+
+
+def _add_keep(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:
+    """Have some VIPs with TCP keep connections, unless the extension forwards."""
+    for vip in vips.values():
+        over_tcp = {"dns", "dot", "doh"} & {word for word in vip["services"] if isinstance(word, str)}
+        by_switch = vip["forwarding"] in ("dsr", "nat") and pools[vip["pool"]]["selection"] not in ("client", "spray")
+        if over_tcp and by_switch and draw(st.integers(0, 2)) == 0:
+            vip["keep"] = "connections"
 
 
 def _add_workers(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:

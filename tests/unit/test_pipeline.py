@@ -66,7 +66,7 @@ def test_numbers_follow_from_the_order() -> None:
 @pytest.mark.parametrize(
     ("before", "renumbered"),
     [
-        ("vip", {"recirculate", "selection"}),
+        ("vip", {"recirculate", "keep", "selection"}),
         ("echo", set()),
         ("ingress", {"icmp", "solicitation", "nd_code", "neighbor", "advertise", "echo"}),
     ],
@@ -198,7 +198,7 @@ def test_a_table_is_added_in_two_files_and_a_line(templates: Path) -> None:
     pipeline = build_pipeline(TOY_ORDER)
     check_templates(templates, pipeline)
     assert leads_to("toy", templates, pipeline) == ("slot",)
-    assert leads_to("vip", templates, pipeline) == ("toy", "recirculate", "egress")
+    assert leads_to("vip", templates, pipeline) == ("toy", "recirculate", "keep", "selection", "egress")
     source = with_miss((templates / "tables" / "toy.j2").read_text(), TOY)
     assert resolve(source, "tables/toy.j2", pipeline).endswith(
         f"table={TOY_NUMBER}, priority=0 actions=goto_table:{NEXT}\n"
@@ -268,7 +268,7 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "->@pool,", "->@backend,"),
-            rf"tables/vip.j2:\d+: register @backend in table vip \({_NOW['vip']}\) is live from slot \({_NOW['slot']}\) to "
+            rf"tables/vip.j2:\d+: register @backend in table vip \({_NOW['vip']}\) is live from keep \({_NOW['keep']}\) to "
             rf"forward \({_NOW['forward']}\) only",
         ),
         (

@@ -20,7 +20,8 @@ from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
-from dnsteer.spec.model.spec import Gratuitous, Spec
+from dnsteer.spec.model.gratuitous import Gratuitous
+from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError

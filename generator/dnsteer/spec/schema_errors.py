@@ -20,13 +20,14 @@ from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.file import OWN_KEYS, BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
+from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.limits import ClientLimits, ClientPrefixes, SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Switch, Uplink, Vip
+from dnsteer.spec.model.spec import Backend, Backup, Console, Pool, Port, Service, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _UNIONS = (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.clients import ClientReference
-from dnsteer.proof.reference.connections import ConnectionReference
+from dnsteer.proof.reference.connections import ConnectionReference, begins_connection
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -183,6 +183,8 @@ class Reference:
         slot = selection.slot(packet, service)
         target = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}"
+        if service.keeps and not begins_connection(packet):
+            why += "; a connection that began earlier stays with the backend that it began with"
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
 
     def _asking(self, packet: Packet) -> Expectation | None:

@@ -22,6 +22,7 @@ from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import Extension, HashFields
+from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
@@ -72,18 +73,6 @@ def _name_alone(value: Any) -> Any:
 
 
 BackupPool = Annotated[Backup, BeforeValidator(_name_alone), _NameOrMapping()]
-
-
-class Gratuitous(Part):
-    """What `dnsteer agent` sends unasked, so that neighbours learn the switch's MAC addresses at once."""
-
-    repeat: Annotated[int, whole(1, 20), bounds(1, 20)] = Field(
-        default=3,
-        description="How often, a second apart: when the agent begins, when another state is applied, and after a repair.",
-    )
-    refresh: Annotated[float, duration(0, 86400), text_schema("5m")] = Field(
-        default=0.0, description="Time after which it is all sent once more, again and again. 0: never."
-    )
 
 
 class Console(Part):
