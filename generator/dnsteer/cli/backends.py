@@ -117,7 +117,11 @@ def _report_and_wait(
         raise merged_error([failed], [stays]) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(stays) from None
-    say(f"after {wait:g} s {busy_text(busy)}" if busy else "no packet goes there any more, and no connection is kept there")
+    say(
+        f"after {wait:g} s {busy_text(busy)}"
+        if busy
+        else "no packet goes there any more, and no connection is kept there"
+    )
     return busy
 
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _SERVICES, _BACKENDS = PIPELINE.holding("services").number, PIPELINE.holding("backends").number
 _REGISTERS = tuple(PIPELINE.registers[name].field for name in ("pool", "backend", "transport"))
-_PROTOCOLS = {number: name for name, number in TRANSPORT.items()}
+PROTOCOLS = ("udp", "tcp")
+"""The protocols of a backend that are counted."""
+_PROTOCOLS = {number: name if name in PROTOCOLS else "tcp" for name, number in TRANSPORT.items()}
+"""By the register: connections that are kept are TCP too."""
 _FLOW = re.compile(
     r"\s*cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=\d+, n_packets=(\d+), n_bytes=(\d+), "
     r".*?priority=\d+,(\S+) actions="

@@ -16,10 +16,9 @@ from dnsteer.slots.owners import owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.errors import some_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
-from dnsteer.status.counters import BackendKey
+from dnsteer.status.counters import PROTOCOLS, BackendKey
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.rates import Rate, Rates, total
-from dnsteer.tables.vip import TRANSPORT
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
@@ -147,7 +146,7 @@ def _pool(
         state, drained, entry = _state(member, maintenance)
         if overlay is None and not member.down:
             state = "unknown"
-        keys = [BackendKey(pool.number, member.number, protocol) for protocol in TRANSPORT]
+        keys = [BackendKey(pool.number, member.number, protocol) for protocol in PROTOCOLS]
         overdue = any(a.expired(now) for a in maintenance if a.backend == member.name)
         slots = None if held is None else held.get(member.name, 0)
         checks = agent.by_backend.get((pool.pool, member.name), ())
