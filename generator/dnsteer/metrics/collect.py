@@ -52,6 +52,7 @@ from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.meter_rows import Limited, limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.table import always
+from dnsteer.tables.vip import PROTOCOLS
 
 TIMEOUT = 5.0
 """Seconds that the switch may take to answer: less than Prometheus waits."""
@@ -392,7 +393,7 @@ def _labels_of(known: AppliedBridge, denials: Sequence[Denial]) -> dict[Hashable
                 found[counters.CountedService(end.protocol.value, address, end.port)] = label
     for pool in known.state.members:
         for member in pool.members:
-            for protocol in counters.PROTOCOLS:
+            for protocol in PROTOCOLS:
                 key = counters.BackendKey(pool.number, member.number, protocol)
                 found[key] = ("backend", pool.pool, member.name, protocol)
     return found

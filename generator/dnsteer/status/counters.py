@@ -17,17 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.tables.cookies import COOKIE_TAG
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.vip import TRANSPORT
+from dnsteer.tables.vip import PROTOCOL_OF
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.types import Address
 
 _SERVICES, _BACKENDS = PIPELINE.holding("services").number, PIPELINE.holding("backends").number
 _REGISTERS = tuple(PIPELINE.registers[name].field for name in ("pool", "backend", "transport"))
-PROTOCOLS = ("udp", "tcp")
-"""The protocols of a backend that are counted."""
-_PROTOCOLS = {number: name if name in PROTOCOLS else "tcp" for name, number in TRANSPORT.items()}
-"""By the register: connections that are kept are TCP too."""
 _FLOW = re.compile(
     r"\s*cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=\d+, n_packets=(\d+), n_bytes=(\d+), "
     r".*?priority=\d+,(\S+) actions="
@@ -129,7 +125,7 @@ def _way(match: str) -> BackendKey | None:
     fields = dict(part.split("=", 1) for part in match.split(",") if "=" in part)
     try:
         pool, backend, transport = (int(fields[name], 0) for name in _REGISTERS)
-        return BackendKey(pool, backend, _PROTOCOLS[transport])
+        return BackendKey(pool, backend, PROTOCOL_OF[transport])
     except (KeyError, ValueError):
         return None
 

@@ -16,9 +16,10 @@ from dnsteer.slots.owners import owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.errors import some_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
-from dnsteer.status.counters import PROTOCOLS, BackendKey
+from dnsteer.status.counters import BackendKey
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.rates import Rate, Rates, total
+from dnsteer.tables.vip import PROTOCOLS
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 
 TRANSPORT = {"udp": 1, "tcp": 2, "kept": 3, "begins": 4}
+PROTOCOL_OF = {number: "udp" if name == "udp" else "tcp" for name, number in TRANSPORT.items()}
+"""The protocol of packets, by the number of their transport: those of connections that are kept are TCP too."""
+PROTOCOLS = ("udp", "tcp")
 
 
 class ServiceRow(NamedTuple):
