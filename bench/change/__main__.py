@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change under load: everything that changes of a running switch do to its clients. Prints JSON. Needs root (the lab).
 
-python -m bench.change [--changes 200] [--parts quick,quiet,campaign,crash] [--seed N]
+python -m bench.change [--changes 200] [--parts quick,quiet,campaign,kept,crash] [--seed N]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.change.world import World
 from bench.machine import machine
 from dnsteer import lab
 
-PARTS = ("quick", "quiet", "campaign", "crash")
+PARTS = ("quick", "quiet", "campaign", "kept", "crash")
 QUIET_SECONDS = 30.0
 
 
@@ -68,6 +68,13 @@ def main() -> None:
             report["campaign"] = in_lab(
                 lambda state: campaign.run(
                     state, changes=options.changes, seed=options.seed, qps=options.qps, progress=say
+                )
+            )
+        if "kept" in parts:
+            say("the same changes with keep: connections")
+            report["kept"] = in_lab(
+                lambda state: campaign.run(
+                    state, changes=options.changes, seed=options.seed, qps=options.qps, keep=True, progress=say
                 )
             )
         if "crash" in parts:

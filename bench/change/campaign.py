@@ -83,7 +83,11 @@ class Kind:
 
 @dataclass
 class Findings:
-    """Everything that was counted; what should be 0 says so in its name."""
+    """Everything that was counted; what should be 0 says so in its name.
+
+    With `keep: connections` those that end *on purpose* are of backends that are down or were removed, and no other of the
+    *kept* may break, whether its slot moved or not.
+    """
 
     wrong_answers: int = 0
     forbidden_datagrams: int = 0
@@ -92,6 +96,8 @@ class Findings:
     probe_lost: int = 0
     connections_broken_moved: int = 0
     connections_broken_unmoved: int = 0
+    connections_ended_on_purpose: int = 0
+    connections_broken_kept: int = 0
     connections_kept: int = 0
     beyond_own_share: int = 0
     own_share_left: int = 0
@@ -103,11 +109,12 @@ class Findings:
 class Campaign:
     """Changes one after another in a lab that was built from `whole()`, while a load runs."""
 
-    def __init__(self, lab: LabState, seed: int, stack: ExitStack) -> None:
-        self.world = World(random.Random(seed))
+    def __init__(self, lab: LabState, seed: int, stack: ExitStack, keep: bool = False) -> None:
+        self.keep = keep
+        self.world = World(random.Random(seed), whole(keep=keep))
         self.findings = Findings()
         self.kinds: dict[str, Kind] = defaultdict(Kind)
-        first = Step("first", applies=whole())
+        first = Step("first", applies=whole(keep=keep))
         self.world.done(first, carry_out(first))
         self.then: Step | None = None
         self.earlier: Mapping[str, tuple[str, ...]] = {}
@@ -172,7 +179,13 @@ class Campaign:
     def _connections(self, table: tuple[str, ...]) -> None:
         """A connection may break when another backend than its own has its slot now."""
         checked = self.connections.check()
-        for port, reason in checked.dead.items():
+        if self.keep:
+            serve = self.world.keep_theirs("one")
+            broken = {port: why for port, why in checked.dead.items() if self.held.get(port) in serve}
+            self.findings.connections_broken_kept += len(broken)
+            self.findings.connections_ended_on_purpose += len(checked.dead) - len(broken)
+            self.findings.notes += [f"kept connection from port {min(broken.items())} broke"] if broken else []
+        for port, reason in checked.dead.items() if not self.keep else ():
             if self.held.get(port) == table[slot_of(port, len(table))]:
                 self.findings.connections_broken_unmoved += 1
                 self.findings.notes.append(f"connection from port {port} broke: {reason}")
@@ -204,12 +217,18 @@ class Campaign:
 
 
 def run(
-    lab: LabState, *, changes: int, seed: int, qps: int = QPS, progress: Callable[[str], None] = print
+    lab: LabState,
+    *,
+    changes: int,
+    seed: int,
+    qps: int = QPS,
+    keep: bool = False,
+    progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """So many random changes under load; the figures."""
+    """So many random changes under load; the figures. *keep*: with `keep: connections` for both VIPs."""
     prefer(lab)
     with ExitStack() as stack:
-        campaign = Campaign(lab, seed, stack)
+        campaign = Campaign(lab, seed, stack, keep)
         load = stack.enter_context(SteadyLoad(lab, slots_behind(), qps=qps, tcp_qps=TCP_QPS))
         load.prefer()
         time.sleep(2)
@@ -221,6 +240,7 @@ def run(
     found = asdict(campaign.findings)
     return {
         "changes": changes,
+        "keep": keep,
         "seed": seed,
         "load": {"udp": asdict(steady.udp), "tcp": asdict(steady.tcp)},
         "queries_lost": steady.udp.lost,

@@ -40,7 +40,7 @@ def _backend(pool: str, number: int) -> dict[str, Any]:
     }
 
 
-def _vip(name: str, pool: str) -> dict[str, Any]:
+def _vip(name: str, pool: str, keep: bool = False) -> dict[str, Any]:
     number = 53 if name == "dns" else 54 if name == "second" else 60 + GUESTS.index(name)
     forwarding = "nat" if pool == "two" else "dsr"
     return {
@@ -48,12 +48,13 @@ def _vip(name: str, pool: str) -> dict[str, Any]:
         "services": ["dns"],
         "pool": pool,
         "forwarding": forwarding,
+        **({"keep": "connections"} if keep else {}),
     }
 
 
-def whole() -> dict[str, Any]:
-    """The spec with everything: the lab is built from it."""
-    vips = {name: _vip(name, pool) for name, pool in PERMANENT.items()}
+def whole(*, keep: bool = False) -> dict[str, Any]:
+    """The spec with everything: the lab is built from it. *keep*: the VIPs that are always there keep connections."""
+    vips = {name: _vip(name, pool, keep) for name, pool in PERMANENT.items()}
     return {
         "apiVersion": "dnsteer/v1",
         "switch": {
@@ -98,6 +99,11 @@ class World:
     """Weights that were given by hand, by pool and backend."""
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
     current: int = 0
+
+    def keep_theirs(self, pool: str) -> set[str]:
+        """The backends of a pool that keep their connections: those of the spec that are not down."""
+        down = {name for of, name, kind in self.out if of == pool and kind == "down"}
+        return {b["name"] for b in self.value["pools"][pool]["backends"]} - down
 
     def step(self) -> Step:
         """A random step that changes something."""
@@ -239,7 +245,7 @@ class World:
 
     def _swap(self) -> Step | None:
         """Another spec altogether: other backends, weights and guests."""
-        value, step = whole(), Step("swap")
+        value, step = whole(keep="keep" in self.value["vips"]["dns"]), Step("swap")
         for pool, parts in value["pools"].items():
             out = {b for p, b, _ in self.out if p == pool}
             many = self.random.randint(_LEAST_BACKENDS + 1, POOLS[pool])

@@ -133,7 +133,7 @@ def test_a_drain_waits_until_no_packet_goes_there(large: Switch) -> None:
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert "direct/a is drained; nothing waits until no packet goes there" in said
+        assert "direct/a is drained; nothing waits until nobody is served there" in said
         # With none left the slots stay where they are, and so do the packets.
         done = on(large)("drain", "direct/a", "direct/c", "--wait", "0.1s", "--yes")
         assert done.code == Exit.ATTENTION, done.err

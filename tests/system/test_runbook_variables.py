@@ -95,6 +95,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         **_YES,
         "dnsteer_state": "drained",
         "dnsteer_over": "1s",
+        "dnsteer_wait": "20s",
         "dnsteer_for": "1h",
         "dnsteer_note": "disk",
     },
@@ -177,7 +178,14 @@ PLAIN: dict[str, tuple[str, ...]] = {
         "dnsteer_sample",
         "dnsteer_check_bin",
     ),
-    "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_over", "dnsteer_for"),
+    "drain-backend.yml": (
+        "dnsteer_targets",
+        "dnsteer_yes",
+        "dnsteer_note",
+        "dnsteer_over",
+        "dnsteer_wait",
+        "dnsteer_for",
+    ),
     "deny-clients.yml": (
         "dnsteer_targets",
         "dnsteer_yes",

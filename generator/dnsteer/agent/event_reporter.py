@@ -177,6 +177,11 @@ class EventReporter(AgentObserver):
             before=found.before,
         )
 
+    def drain_ended(self, pool: str, backend: str) -> None:
+        """See AgentObserver."""
+        text = f"backend {backend} of pool {pool}: drained, no connections left"
+        self.say(text, "drain_ended", pool=pool, backend=backend)
+
     def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""
         super().inspected(found, repaired=repaired, seconds=seconds, decision=decision)

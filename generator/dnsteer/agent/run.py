@@ -16,6 +16,7 @@ from functools import partial
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
+from dnsteer.agent.connection_counter import ConnectionCounter
 from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
 from dnsteer.agent.event_reporter import EventReporter
@@ -77,6 +78,7 @@ class Agent:
         self._failure_record = FailureRecord(switch.remote)
         self.balancer = Balancer(self._switch, observer)
         self._notices = NeighborNotices(self._switch)
+        self._connections = ConnectionCounter(self._switch, observer)
         self._lists = ListFollower(self._switch, observer)
         self._role = RoleFollower(self._switch, self._notices, observer)
         self._announcer = Announcer(switch.remote, observer)
@@ -204,7 +206,8 @@ class Agent:
         )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
         start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
-        start("the neighbours", lambda: self._neighbors.run(work, self._neighbors_known))
+        start("the neighbours", lambda: self._neighbors.run(work, self._known_now))
+        start("the connections", lambda: self._connections.run(self._known_now))
         start("the lists", lambda: self._lists.run(lambda: self._followed, self._is_acting))
         start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
@@ -218,7 +221,7 @@ class Agent:
             followed.bridge, followed.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
         )
 
-    def _neighbors_known(self) -> tuple[FollowedState, Overlay] | None:
+    def _known_now(self) -> tuple[FollowedState, Overlay] | None:
         """What is applied, with the overlay of the record; None while another agent acts, or nothing is known."""
         return (self._followed, self._state.overlay) if self._followed is not None and self._is_acting() else None
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dnsteer.deploy.overlay_change import Edit, OverlayChange
+    from dnsteer.status.quiet_backends import Busy
 
 
 def _names(out: Kind | None = None) -> Any:
@@ -46,7 +47,8 @@ Wait = Annotated[
         "--wait",
         metavar="TIME",
         parser=seconds,
-        help="Then wait until no packet goes to them any more, at most this long (10m); exit code 3: some still do.",
+        help="Then wait until no packet goes to them any more and they have no connection that is kept, at most this long "
+        "(10m); exit code 3: some still do.",
     ),
 ]
 _BACK = {"drain": "undrain", "down": "up"}
@@ -90,31 +92,36 @@ def drain(
         return
     busy = _report_and_wait(switch, change, names, wait, json, already)
     if json:
-        report_change(change, names, dry_run, json, already, {"quiet": not busy})
+        left = {name: one.as_json() for name, one in busy.items()}
+        report_change(change, names, dry_run, json, already, {"quiet": not busy, "busy": left})
     if busy:
         raise typer.Exit(Exit.ATTENTION)
 
 
 def _report_and_wait(
     switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool, already: str
-) -> Mapping[str, float | None]:
-    """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them.
+) -> Mapping[str, Busy]:
+    """Those that still serve somebody after the time to *wait*, in seconds, with what they have; it is said of them.
 
     What was done is reported before, but as JSON. Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
     """
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
-    say, stays = progress(json), f"{names_text(names)} drained; nothing waits until no packet goes there"
+    say, stays = progress(json), f"{names_text(names)} drained; nothing waits until nobody is served there"
     try:
         if not json:
             report_change(change, names, False, json, already)
-        from dnsteer.status.switch_observer import busy_text, wait_until_quiet
+        from dnsteer.status.quiet_backends import busy_text, wait_until_quiet
 
         busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
     except SwitchError as failed:
         raise merged_error([failed], [stays]) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(stays) from None
-    say(f"after {wait:g} s {busy_text(busy)}" if busy else "no packet goes there any more")
+    say(
+        f"after {wait:g} s {busy_text(busy)}"
+        if busy
+        else "no packet goes there any more, and no connection is kept there"
+    )
     return busy
 
 

@@ -18,6 +18,7 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.limits import LimitView
 from dnsteer.status.lists import ListView
 from dnsteer.status.pools import BackendView, PoolView
@@ -78,7 +79,7 @@ def view(status: Status, width: int, items: Sequence[AttentionItem] = (), *, bou
         shown = _not_up
         pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)))
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses))
-    parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
+    parts += [_pools(pools, len(status.pools), shown, width, status.connections), _vips(vips, len(status.vips), width)]
     parts += [table for table in (_lists(status.lists, width), _limits(status.limits, width)) if table is not None]
     if hidden or shown is _not_up:
         parts.append(_left_out(status, pools, vips, shown, hidden))
@@ -149,6 +150,8 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("MAC", f"{found.address} is at {found.mac} since {utc(found.since)} UTC{before}")
     if len(neighbors) > _NEIGHBORS:
         yield _line("MAC", f"and {len(neighbors) - _NEIGHBORS} more: dnsteer status --json")
+    if (kept := status.connections) is not None:
+        yield _line("open TCP", f"{kept.text}; counted {kept.age(now()):.0f} s ago")
     if status.extension is not None:
         yield _line("program", escape(status.extension.text()), "" if status.extension.ok else "bold red")
 
@@ -258,15 +261,19 @@ def _command(a: Maintenance) -> str:
     return command + (f", {a.gone / DRAINED:.0%}" if a.gone < DRAINED else "")
 
 
-def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Table:
+def _pools(
+    pools: Sequence[PoolView], of: int, shown: _Shown, width: int, connections: KeptConnections | None = None
+) -> Table:
     rows = list[_Row]()
     for pool in pools:
         name = Text(pool.title.removeprefix("pool "), style="bold")
-        rows.append((name, "", pool.selection, Text(str(pool.slots), style="bold"), "", *_rate(pool.rate)))
+        blank = [] if connections is None else [""]
+        rows.append((name, "", pool.selection, Text(str(pool.slots), style="bold"), "", *blank, *_rate(pool.rate)))
         for b in shown(pool):
             held = "-" if b.slots is None else str(b.slots)
             weight = str(b.weight) if b.given is None else f"{b.given.weight} (spec {b.weight})"
-            rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *_rate(b.rate)))
+            kept = [] if connections is None else [_kept(b, connections)]
+            rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *kept, *_rate(b.rate)))
     title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
     columns = [
         TableColumn(title),
@@ -274,10 +281,16 @@ def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Tab
         TableColumn("state"),
         TableColumn("slots", right=True, leaves=4),
         TableColumn("own", right=True, leaves=1),
+        *([] if connections is None else [TableColumn("open", right=True)]),
         TableColumn("packets/s", right=True),
         TableColumn("queries/s", right=True, leaves=2),
     ]
     return table_of(columns, rows, width)
+
+
+def _kept(b: BackendView, connections: KeptConnections) -> str:
+    """Its open connections that are kept."""
+    return f"{b.connections:,}" if b.connections is not None else "" if connections.is_counted else "?"
 
 
 def _state(b: BackendView) -> Text:

@@ -15,6 +15,7 @@ from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
 from dnsteer.cli.tables import TableColumn, shorten_name, table_of
 from dnsteer.cli.top_frame import Share, Sort, TopFrame
 from dnsteer.spec.errors import counted, escape
+from dnsteer.status.pools import BackendView
 from dnsteer.status.vips import VipView
 
 _MARKS = {"critical": "!!", "warning": "! ", "note": "- "}
@@ -252,6 +253,12 @@ def _is_far(share: Share) -> bool:
 
 def _why(share: Share) -> str:
     b = share.backend
+    if b.connections and b.state != "up":
+        return ", ".join(filter(None, [f"{b.connections:,} connections left", _why_out(b)]))
+    return _why_out(b)
+
+
+def _why_out(b: BackendView) -> str:
     if b.fails_in_service:
         return ", ".join(dict.fromkeys(check.why for check in b.failing))
     if b.entry is not None:

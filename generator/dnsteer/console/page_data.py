@@ -12,6 +12,7 @@ from prometheus_client import Metric
 from dnsteer.console.change_log import ChangeLog
 from dnsteer.console.rates import Series
 from dnsteer.slots.owners import known_owners_of
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.tables.meter_rows import Limited
@@ -62,7 +63,7 @@ class PageHistory:
         self._reached = Reachability()
         self._answered: datetime | None = None
         self._read_at: float | None = None
-        self._pools: tuple[StateSnapshot | None, Sequence[PoolView]] = (None, ())
+        self._pools: tuple[StateSnapshot | None, KeptConnections | None, Sequence[PoolView]] = (None, None, ())
         self.slots: dict[str, Series] = {}
         """Packets of each slot, by the title of the pool; of pools that are looked at alone."""
 
@@ -120,12 +121,15 @@ class PageHistory:
         """The data of now, with the *changes* since the last call."""
         self.log.add(changes)
         applied = snapshot.applied
-        if self._pools[0] is not applied:
+        connections = snapshot.agent.connections
+        if self._pools[0] is not applied or self._pools[1] is not connections:
             views = (
-                view_pools(applied.known.state.members, applied.overlay, Rates(), now) if applied is not None else ()
+                view_pools(applied.known.state.members, applied.overlay, Rates(), now, connections=connections)
+                if applied is not None
+                else ()
             )
-            self._pools = applied, views
-        pools = self._pools[1]
+            self._pools = applied, connections, views
+        pools = self._pools[2]
         self.log.record_states(pools, snapshot.failing, now)
         if self._reached.up:
             self._answered = now

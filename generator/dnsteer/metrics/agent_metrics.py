@@ -27,6 +27,7 @@ from dnsteer.metrics.observer import (
 )
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, FoundNeighbor, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class AgentMetrics(AgentObserver):
         self._neighbors = self._make("dnsteer_neighbor_answers", Gauge)
         self._neighbor_moves = self._make("dnsteer_neighbor_moves_total", Counter)
         self._asked: set[str] = set()
+        self._connections = self._make("dnsteer_backend_connections", Gauge)
+        self._tracked = self._make("dnsteer_tracked_connections", Gauge)
+        self._tracked_limit = self._make("dnsteer_tracked_connections_limit", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._kept = self._make("dnsteer_pool_kept_backends", Gauge)
         self._keeping: dict[str, int] = {}
@@ -202,6 +206,18 @@ class AgentMetrics(AgentObserver):
         """See AgentObserver."""
         self._keeping[pool] = len(backends)
         self._kept.labels(pool).set(len(backends))
+
+    def connections_counted(self, found: KeptConnections | None) -> None:
+        """See AgentObserver."""
+        for gauge in (self._connections, self._tracked, self._tracked_limit):
+            gauge.clear()
+        if found is None:
+            return
+        for name, connections in found.by_backend.items():
+            self._connections.labels(*name).set(connections)
+        self._tracked.labels(str(found.zone)).set(found.entries)
+        if found.limit:
+            self._tracked_limit.labels(str(found.zone)).set(found.limit)
 
     def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """See AgentObserver."""

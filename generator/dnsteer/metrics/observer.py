@@ -12,6 +12,7 @@ from dnsteer.events.event import EventLevel, EventName
 from dnsteer.slots.maintenance import FoundNeighbor
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import AppliedState, BridgeRecord
 
 if TYPE_CHECKING:
@@ -159,6 +160,12 @@ class AgentObserver:
 
     def neighbors_heard(self, answers: Mapping[str, bool]) -> None:
         """Whether the neighbours that are asked for their MAC addresses answer, by address; all of them."""
+
+    def connections_counted(self, found: KeptConnections | None) -> None:
+        """The connections that the tracker keeps were counted; None: it keeps none, or they cannot be counted."""
+
+    def drain_ended(self, pool: str, backend: str) -> None:
+        """A drained backend has lost the last connection that was kept."""
 
     def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """The load of backends, by pool and name, in the metric by which it is balanced; that of all others is unknown."""

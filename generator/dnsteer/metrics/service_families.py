@@ -14,6 +14,7 @@ _DROP = ("table", "reason")
 _TABLES = f"tables of the pipeline ({len(TABLES)})"
 _PORT = ("port",)
 _PORTS = "ports of the spec"
+_KEEPS = "a VIP has keep: connections, and the switch is this machine's"
 _COUNTED = "a spec is applied and the device counts them"
 
 TRAFFIC: tuple[Family, ...] = (
@@ -257,6 +258,33 @@ POOLS: tuple[Family, ...] = (
         "backends of pools that are balanced by a metric",
         when="a pool has balance: {by: metric}, and the backend's metric is known",
         panel=Panel("Metric that load is balanced by", by=("pool", "backend"), top=20),
+    ),
+    Family(
+        "dnsteer_backend_connections",
+        "gauge",
+        "Backends",
+        "Open TCP connections of a backend that the tracker keeps, counted every 10 s; none above 200,000 entries.",
+        ("pool", "backend"),
+        "backends of pools that keep connections",
+        when=_KEEPS,
+        panel=Panel("Connections that are kept", by=("pool", "backend"), top=20),
+    ),
+    Family(
+        "dnsteer_tracked_connections",
+        "gauge",
+        "Backends",
+        "Entries of the tracker's zone of connections that are kept, with those that have ended and are not forgotten yet.",
+        ("zone",),
+        when=_KEEPS,
+        panel=Panel("Entries of the connection tracker", by=("zone",)),
+    ),
+    Family(
+        "dnsteer_tracked_connections_limit",
+        "gauge",
+        "Backends",
+        "The most entries that the zone may have (switch.tracking.connections). Connections beyond it go by their slots.",
+        ("zone",),
+        when=_KEEPS + " and the zone has a limit",
     ),
     Family("dnsteer_pool_slots", "gauge", "Backends", "Slots of a pool.", _POOL, _POOLS),
     Family(

@@ -152,7 +152,9 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
         overlay = replace(overlay, entries=tuple(map(masks.entry, overlay)), denials=denials)
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
-    masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)
+    masked.pools = view_pools(
+        state.members if state else (), overlay, status.rates, facts.time, connections=status.connections
+    )
     if Maskable.PEOPLE in masks.parts and status.drift:
         masked.drift = [replace(drift, part=masks.file(drift.part)) for drift in status.drift]
     if Maskable.PEOPLE in masks.parts:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.spec import Spec
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.agent_record import note_of
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
@@ -106,6 +107,8 @@ class AgentKnowledge:
     troubles: tuple[Trouble, ...] = ()
     kept: tuple[str, ...] = ()
     """Failing backends (`POOL/BACKEND`) that stay in service only since too few others pass (`keep_at_least`)."""
+    connections: KeptConnections | None = None
+    """The connections that the tracker keeps, where it keeps any."""
 
     @cached_property
     def by_backend(self) -> Mapping[tuple[str, str], tuple[FailingCheck, ...]]:

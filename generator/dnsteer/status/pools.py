@@ -17,6 +17,7 @@ from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.errors import some_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
 from dnsteer.status.counters import BackendKey
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import PROTOCOLS
 
@@ -47,6 +48,8 @@ class BackendView:
     given: Maintenance | None = None
     failing: tuple[FailingCheck, ...] = ()
     """The checks that it fails, by the agent."""
+    connections: int | None = None
+    """Its open connections that the tracker keeps, of all its services; None where none are kept or counted."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -71,6 +74,7 @@ class BackendView:
                 {"check": c.check, "services": [*c.services], "why": c.why, "since": c.since.isoformat()}
                 for c in self.failing
             ],
+            **({} if self.connections is None else {"connections": self.connections}),
         }
 
     @property
@@ -112,12 +116,23 @@ def view_pools(
     rates: Rates,
     now: datetime,
     agent: AgentKnowledge = NOTHING_KNOWN,
+    connections: KeptConnections | None = None,
 ) -> list[PoolView]:
-    """All pools, in the order of the spec. *overlay* is None when it cannot be read; *agent* says who fails."""
-    return [_pool(m, overlay, rates, now, agent) for m in members]
+    """All pools, in the order of the spec. *overlay* is None when it cannot be read; *agent* says who fails, and of which
+    *connections* are kept, where these are not given."""
+    connections = connections or agent.connections
+    counts = connections.by_backend if connections is not None else {}
+    return [_pool(m, overlay, rates, now, agent, counts) for m in members]
 
 
-def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime, agent: AgentKnowledge) -> PoolView:
+def _pool(
+    pool: Membership,
+    overlay: Overlay | None,
+    rates: Rates,
+    now: datetime,
+    agent: AgentKnowledge,
+    connections: Mapping[tuple[str, str], int],
+) -> PoolView:
     entries = overlay.of(pool.pool) if overlay is not None else ()
     maintenance = [a for a in entries if a.service in ("", pool.service)]
     given = {a.backend: a for a in maintenance if a.weight is not None}
@@ -151,6 +166,7 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
                 overdue=overdue,
                 given=given.get(member.name),
                 failing=failing,
+                connections=connections.get((pool.pool, member.name)) if pool.keeps else None,
             )
         )
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))

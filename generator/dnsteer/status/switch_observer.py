@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.target_switch import Progress, TargetSwitch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
+from dnsteer.spec import derived
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.kept_connections import COUNT_INTERVAL, KeptConnections, count_kept
 from dnsteer.status.limit_drops import LimitDrops, has_vip_limits, limit_drops
 from dnsteer.status.lists import whole_view
 from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
@@ -43,8 +45,6 @@ MAX_LISTED_DRIFT = 10
 """Differences that are shown; all are counted."""
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
-_QUIET_INTERVAL = 1.0
-"""Seconds over which packets are counted."""
 
 
 class SwitchObserver:
@@ -79,6 +79,8 @@ class SwitchObserver:
         self._dropped: dict[str, Any] = {}
         self._meters: tuple[float, Mapping[int, MeterCount]] | None = None
         self._limited: list[LimitDrops] = []
+        self._counted: tuple[float, KeptConnections | None, str] = (-COUNT_INTERVAL, None, "")
+        """When connections were counted last, how many there were, and why they could not be counted."""
 
     def observe(self) -> Status:
         """Return the current status. Raises SwitchError if there is nothing to show, UnavailableError without OVSDB."""
@@ -228,7 +230,9 @@ class SwitchObserver:
         status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
         status.loaded = loaded
         status.agent = view_agent(self.switch, reading.record, loaded.spec if loaded else None)
-        status.pools = view_pools(members, reading.overlay, rates, time_now, status.agent.knowledge or NOTHING_KNOWN)
+        known = status.agent.knowledge or NOTHING_KNOWN
+        self._add_connections(status)
+        status.pools = view_pools(members, reading.overlay, rates, time_now, known, status.connections)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if loaded and self.lists:
             client = self.switch.client(reading.record.bridge) if not unreachable else None
@@ -252,6 +256,24 @@ class SwitchObserver:
         if tables_match == "other" and not reading.cut_off:
             status.warnings.append(TABLES_DIFFER)
         return status
+
+    def _add_connections(self, status: Status) -> None:
+        """Add the connections that are kept, as the agent knows them, or else as they are counted here."""
+        knowledge, spec = status.agent.knowledge, status.loaded.spec if status.loaded else None
+        status.connections = knowledge.connections if knowledge is not None else None
+        if spec is None or not derived.keeps_connections(spec) or status.connections is not None or status.unreachable:
+            return
+        if time.monotonic() >= self._counted[0] + COUNT_INTERVAL:
+            began, found, why = time.monotonic(), None, ""
+            try:
+                found = count_kept(self.switch, spec, status.reading.state.members if status.reading.state else ())
+            except SwitchError as err:
+                why = str(err)
+            self._counted = began, found, why
+        _, status.connections, why = self._counted
+        if why:
+            status.warnings.append(f"the connections that are kept cannot be counted: {why}")
+            status.on_purpose.append(status.warnings[-1])
 
     def _add_drift(self, status: Status) -> None:
         """Add the differences that were found last: those of others are warnings too."""
@@ -320,39 +342,3 @@ def _tables_match(client: OpenFlow, reading: RecordReading) -> TablesMatch | Non
     if found == reading.marker or (found is None and not reading.record.digest):
         return "recorded"
     return "pending" if reading.pending is not None and found == reading.pending.marker else "other"
-
-
-def wait_until_quiet(
-    switch: TargetSwitch, bridge: str, backends: Collection[tuple[str, str]], seconds: float, say: Progress
-) -> dict[str, float | None]:
-    """Wait until none of *backends*, pool and name, was sent a packet for a second, for *seconds* at most.
-
-    Returns those that still were, each with its packets a second, None where that is not known; *say* tells of them
-    meanwhile. Raises SwitchError.
-    """
-    observer = SwitchObserver(switch, bridge, interval=_QUIET_INTERVAL, check=False, lists=False)
-    end, said = time.monotonic() + seconds, ""
-    while True:
-        status = observer.observe()
-        if status.unreachable:
-            raise SwitchError(f"whether packets still go there is unknown: {status.unreachable}")
-        rates = {
-            f"{pool.name}/{b.name}": b.rate.packets
-            for pool in status.pools
-            for b in pool.backends
-            if (pool.name, b.name) in backends
-        }
-        busy = {name: rate for name, rate in rates.items() if rate != 0}
-        if not busy or time.monotonic() >= end:
-            return busy
-        if busy_text(busy) != said:
-            said = busy_text(busy)
-            say(f"waiting: {said}")
-
-
-def busy_text(busy: Mapping[str, float | None]) -> str:
-    """Which backends still get packets, in words."""
-    return ", ".join(
-        f"{name} gets {rate:,.0f} packets/s" if rate is not None else f"{name}: packets are not counted"
-        for name, rate in busy.items()
-    )

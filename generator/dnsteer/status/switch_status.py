@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy.times import now
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.limits import LimitView
 from dnsteer.status.lists import ListView
@@ -61,6 +62,8 @@ class Status:
     withdrawn: dict[str, dict[str, str | None]] | None = None
     """The VIPs that people have withdrawn from routing."""
     agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
+    connections: KeptConnections | None = None
+    """The connections that the tracker keeps; None where it keeps none, or they cannot be counted: a warning says so."""
     limited: list[LimitDrops] = field(default_factory=list)
     """The limits of VIPs that dropped packets in the interval of the rates, those first that dropped most."""
     on_purpose: list[str] = field(default_factory=list)
@@ -115,6 +118,7 @@ class Status:
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
             **self._neighbors_as_json(),
+            **self._connections_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
             "role": self.role,
@@ -150,6 +154,11 @@ class Status:
         """The MAC addresses of neighbours that were found out; nothing where none are."""
         found = self.reading.overlay.neighbors if self.reading.overlay is not None else None
         return {"neighbors": [asdict(each) for each in found]} if found is not None else {}
+
+    def _connections_as_json(self) -> dict[str, Any]:
+        """The connections that are kept, and how old the count is in seconds; nothing where there is none."""
+        found = self.connections
+        return {} if found is None else {"connections": {**found.as_json(), "age": round(found.age(now()), 1)}}
 
     def _overlay_as_json(self) -> list[dict[str, Any]] | None:
         if self.reading.overlay is None:

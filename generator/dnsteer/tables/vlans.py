@@ -47,7 +47,7 @@ class Vlans:
         return f"set_field:{vlan | _TAGGED:#x}/0x1fff->vlan_tci," if vlan else "set_field:0->vlan_tci,"
 
     def tag_alone(self, vlan: int) -> str:
-        """The same without the frame's priority: of several copies each is made of the one before it, which may have none."""
+        """The same without the frame's priority: of several copies each is made of the one before, which may have none."""
         return f"set_field:{vlan | _TAGGED:#x}->vlan_tci," if self._named and vlan else self.tag(vlan)
 
     def tag_of_port(self, port: str) -> str:

@@ -36,6 +36,7 @@ from dnsteer.status.agent_knowledge import (
     UnannouncedPrefix,
     UnannouncedVip,
 )
+from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 
@@ -221,6 +222,11 @@ class SnapshotRecorder(AgentObserver):
         """See AgentObserver."""
         others = [name for name in self._agent.kept if name.partition("/")[0] != pool]
         self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
+
+    def connections_counted(self, found: KeptConnections | None) -> None:
+        """See AgentObserver."""
+        if found != self._agent.connections:
+            self._know(connections=found)
 
     def announcements_changed(
         self,

@@ -56,7 +56,7 @@ class VlanReference:
         return sorted({self.own(port), *self._behind[port]}, key=lambda vlan: (vlan != self.own(port), vlan))
 
     def tagged(self, data: bytes, vlan: int, *, priority: bool = True) -> bytes:
-        """The frame *data* as it leaves into a VLAN; with its own tag where the spec names no VLAN. *priority*: it keeps it."""
+        """The frame *data* as it leaves into a VLAN; with its own tag where the spec names no VLAN. *priority*: it stays."""
         if not self.named:
             return data
         is_tagged = data[12:14] in _TAGS
