@@ -30,7 +30,8 @@ from tests.packet.switches import Switch, spec_of
 
 SPEC = """\
 apiVersion: dnsteer/v1
-switch: {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: }}
+switch:
+  {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: }, tracking: {connections: 5}}
 pools:
   many:
     slots: 16
@@ -64,7 +65,7 @@ vips:
   cautious: {addresses: [198.51.100.2], services: [dns], pool: cautious}
   helped: {addresses: [198.51.100.3], services: [dns], pool: helped}
   plain: {addresses: [198.51.100.4], services: [dns], pool: plain}
-  kept: {addresses: [198.51.100.5], services: [dns], pool: kept, limits: {queries: 1k/s}}
+  kept: {addresses: [198.51.100.5], services: [dns], pool: kept, keep: connections, limits: {queries: 1k/s}}
 """
 ONE_FLOW = "tcp,nw_dst=198.51.100.1"
 VIPS = {f"198.51.100.{n}" for n in range(1, 6)}
@@ -233,6 +234,14 @@ def vip_is_flooded(it: Watched) -> Iterator[None]:
     some = frames("198.51.100.5", udp=90, tcp=0)
     with repeated(lambda: it.receive("p0", *some), every=0.02):
         yield
+
+
+@contextmanager
+def tracker_is_nearly_full(it: Watched) -> Iterator[None]:
+    """As many connections are open as the tracker may remember."""
+    it.receive("p0", *frames("198.51.100.5", udp=0, tcp=5))
+    yield
+    it.switch.appctl("dpctl/flush-conntrack")
 
 
 @contextmanager
