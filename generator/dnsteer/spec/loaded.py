@@ -71,6 +71,7 @@ _LATER_SWITCH_KEYS = (
     "follow_lists",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
+_LATER_UPLINK_KEYS = ("members", "mode")
 _LATER_POOL_KEYS = ("passes", "client_prefix")
 _LATER_VIP_KEYS = ("announce", "limits", "access")
 _LATER_LIMIT_KEYS = ("clients", "tcp_syn")
@@ -151,6 +152,9 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
     if spec.switch.probe is not None and not spec.switch.probe.watch:
         about = {**about, "switch": {**dict.fromkeys(about["switch"], True), "probe": {"watch"}}}
+    later = {name: _defaults_of(uplink, _LATER_UPLINK_KEYS) for name, uplink in spec.switch.uplinks.items()}
+    switch = about["switch"]
+    about["switch"] = {**(switch if isinstance(switch, dict) else dict.fromkeys(switch, True)), "uplinks": later}
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

@@ -24,7 +24,9 @@ OUT_SAME = 0
 class PortRow(NamedTuple):
     """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped.
 
-    *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known.
+    *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known. *bond* is
+    the uplink whose *members* this is one of, the preferred one first; empty: it is a port of its own. The members of a bond
+    have one number.
     """
 
     subject: Subject
@@ -33,6 +35,13 @@ class PortRow(NamedTuple):
     uplink: bool
     next_hops: tuple[str, str]
     answers_out: int | None
+    bond: str = ""
+    members: tuple[str, ...] = ()
+
+    @property
+    def in_spec(self) -> str:
+        """The name by which the spec refers to it."""
+        return self.bond or self.name
 
 
 class ProbeRow(NamedTuple):
@@ -45,13 +54,22 @@ class ProbeRow(NamedTuple):
 
 
 class AskedRow(NamedTuple):
-    """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*."""
+    """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*.
+
+    *members* are those of the bond that *name* is; empty: it is a port.
+    """
 
     subject: Subject
     family: Family
     address: str
     name: str
     probe: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports of the bridge that it answers by."""
+        return self.members or (self.name,)
 
 
 def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
@@ -70,7 +88,9 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
             subject = ctx.subject(Category.PORT, number, title, ("switch", part, name))
             router = switch.uplinks[name].next_hop if is_uplink else None
             next_hops = router_mac(router, "ipv4") or "", router_mac(router, "ipv6") or ""
-            yield PortRow(subject, name, number, is_uplink, next_hops, out)
+            members = derived.bond_members(switch, name)
+            for port in members or (name,):
+                yield PortRow(subject, port, number, is_uplink, next_hops, out, name if members else "", members)
     if switch.probe is not None:
         subject = ctx.subject(Category.PROBE, 0, f"port {switch.probe.port} for probes", ("switch", "probe"))
         addresses = tuple((derived.family_of(a.ip), str(a.ip)) for a in switch.probe.addresses)
@@ -79,7 +99,9 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
         for n in ctx.neighbors:
             number = 1 << 38 | numbers[f"{n.address}/{n.port}"]
             subject = ctx.subject(Category.PROBE, number, n.title, n.path)
-            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port)
+            yield AskedRow(
+                subject, n.family, n.address, n.port, switch.probe.port, derived.bond_members(switch, n.port)
+            )
 
 
 TABLE = Table(

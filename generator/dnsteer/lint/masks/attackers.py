@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
-from dnsteer.spec.derived import routed_prefixes
+from dnsteer.spec.derived import routed_prefixes, uplink_ports
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network
 from dnsteer.switch.masks import prefix
@@ -80,13 +80,13 @@ def routed_attacker(spec: Spec) -> Attacker:
     }
     kinds = frozenset(kind for name, kind in (("nw_dst", IPV4), ("ipv6_dst", IPV6)) if name in choices)
     never = {"nw_ttl": frozenset((0, 255))}  # the router has taken one, and forwards none that it took to zero
-    sender = Sender(tuple(spec.switch.uplinks), kinds, tags=False, choices=choices, never=never)
+    sender = Sender(tuple(uplink_ports(spec.switch)), kinds, tags=False, choices=choices, never=never)
     return Attacker("behind a router", (sender, *_extension(spec)))
 
 
 def network_attacker(spec: Spec) -> Attacker:
     """Somebody on the network itself: any frame at any port."""
-    ports = (*spec.switch.uplinks, *spec.switch.ports)
+    ports = (*uplink_ports(spec.switch), *spec.switch.ports)
     return Attacker("on the network itself", (Sender(ports), *_extension(spec)), _LINK_VALUES)
 
 

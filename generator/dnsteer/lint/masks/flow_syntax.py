@@ -192,6 +192,8 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
         yield SelectBucket(int(value))
     elif name == "ct" and "table" in value:
         yield Conntrack(int(value["table"]), "nat" in value)
+    elif name == "bundle_load" and "NXM_OF_IN_PORT[],members:" in text:
+        return  # the other member of a bond becomes the ingress port: the datapath matches its port anyway
     elif name == "meter":
         yield ApplyMeter(int(value))
     elif name == "output" and _is_output(value, text):
