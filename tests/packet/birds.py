@@ -82,11 +82,12 @@ class Bird:
         return "".join(said)
 
     def routes(self) -> set[str]:
-        """The addresses that dnsteer's protocols have routes to."""
+        """The addresses that dnsteer's protocols have routes to, and the prefixes of several."""
         lines = [
             line for p in ("dnsteer4", "dnsteer6") for line in self.ask("show", "route", "protocol", p).splitlines()
         ]
-        return {line.partition("/")[0] for line in lines if "/" in line.partition(" ")[0]}
+        found = {line.partition(" ")[0] for line in lines if "/" in line.partition(" ")[0]}
+        return {prefix.removesuffix("/32").removesuffix("/128") for prefix in found}
 
 
 @contextmanager

@@ -398,3 +398,36 @@ def test_faulty_vips_are_withdrawn_while_bird_may_undo(shared: Switch, folder: P
         with agent(shared, folder, READY, "later") as running:
             running.waits_for("VIP dns is announced")
             assert "unconfirmed" in own.ask("configure", "status")  # there was nothing to change
+
+
+def test_a_prefix_is_announced_while_enough_of_its_vips_are(shared: Switch, folder: Path) -> None:
+    """Beside the routes of the VIPs; by people, by failing backends, and over a new agent."""
+    prefixes = ", hold_max: 0s, prefixes: [{prefix: 192.0.2.0/24, min_vips: 2}, 192.0.2.52/30, '2001:db8::/48']"
+    both, one, own = "192.0.2.0/24", "192.0.2.52/30", "2001:db8::/48"
+    applied(shared, folder, spec(folder, prefixes))
+    run = on(shared)
+    with bird(folder) as bgp:
+        with agent(shared, folder, READY) as running:
+            announces(bgp, DNS | OTHER | {both, one, own})
+            running.waits_for("prefix 192.0.2.0/24 is announced: 2 of its 2 VIPs work, needed: 2")
+            assert run("withdraw", "other").code == 0
+            announces(bgp, DNS | {one, own})
+            running.waits_for("prefix 192.0.2.0/24 is withdrawn: 1 of its 2 VIPs may be announced, needed: 2")
+            assert "Prefix 192.0.2.0/24" not in run("status", "--no-rates").out  # people wanted it so
+            assert run("announce", "other").code == 0
+            announces(bgp, DNS | OTHER | {both, one, own})
+            healthy(folder)
+            announces(bgp, OTHER | {one})
+            wait(
+                lambda: "Prefix 192.0.2.0/24 is not announced" in run("status", "--no-rates").out,
+                lambda: run("status", "--no-rates").out,
+            )
+            healthy(folder, "ns1", "ns2", "ns3")
+            announces(bgp, DNS | OTHER | {both, one, own})
+        assert bgp.routes() == DNS | OTHER | {both, one, own}
+        with agent(shared, folder, READY, "later") as running:
+            running.waits_for("prefix 192.0.2.0/24 is announced")
+            assert bgp.routes() == DNS | OTHER | {both, one, own}
+            assert "is withdrawn" not in running.said()
+            assert run("withdraw", "--all").code == 0
+            assert bgp.routes() == set()

@@ -260,7 +260,7 @@ def test_of_several_adopted_states_the_last_counts(monkeypatch: pytest.MonkeyPat
             case.end()
         (first, before), (second, after), nothing = seen
         assert (first, second) == ({"farm"}, {"spare"})
-        assert before - after == {"192.0.2.53"} and after < before
+        assert before - after == {"192.0.2.53/32"} and after < before
         assert nothing == (set(), set())
 
     asyncio.run(test())

@@ -7,22 +7,23 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from ipaddress import ip_address
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from dnsteer.agent.announce.bird import Bird, BirdError, BirdRefusedError
-from dnsteer.agent.announce.bird_routes import RouteOwner, addresses_of, file_text, owner_of
+from dnsteer.agent.announce.bird_routes import RouteOwner, file_text, owner_of, routes_in
 from dnsteer.agent.announce.conditions import find_obstacles, serving_backends, vips_withheld_by_people
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
+from dnsteer.spec import derived
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.loaded import digest
-from dnsteer.spec.model.announce import Announce, VipAnnounce
+from dnsteer.spec.model.announce import Announce, AnnouncedPrefix, VipAnnounce
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.read import parse_document
 
@@ -182,18 +183,43 @@ def test_an_address_of_two_vips_needs_both() -> None:
         )
     )
     both = {"one": True, "two": False, "free": True, "three": True}
-    assert {*map(str, routes_of(spec, both))} == {"192.0.2.53", "192.0.2.56"}
-    assert {*map(str, routes_of(spec, {**both, "three": False}))} == {"192.0.2.56"}
+    assert {*map(str, routes_of(spec, both))} == {"192.0.2.53/32", "192.0.2.56/32"}
+    assert {*map(str, routes_of(spec, {**both, "three": False}))} == {"192.0.2.56/32"}
     assert routes_of(spec, {}) == {}
+
+
+PREFIXES = (
+    "announce: {via: bird, when_none_pass: {med: 900}, "
+    "prefixes: [{prefix: 192.0.2.0/24, min_vips: 2, med: 5}, 192.0.2.52/30]}"
+)
+
+
+def test_a_prefix_is_announced_while_enough_vips_in_it_are() -> None:
+    spec = spec_of(SPEC.replace("announce: {via: bird}", PREFIXES))
+
+    def meds(*working: str, last_resort: tuple[str, ...] = ()) -> dict[str, int | None]:
+        found = routes_of(spec, dict.fromkeys(working, True), last_resort)
+        return {str(route): how.med for route, how in found.items() if route.prefixlen < 32}
+
+    assert meds("one", "two", "free") == {"192.0.2.0/24": 5, "192.0.2.52/30": None}
+    assert meds("one", "free") == {"192.0.2.0/24": 5, "192.0.2.52/30": None}
+    assert meds("one") == {"192.0.2.52/30": None}
+    assert meds("free", "hidden") == {}  # one that is never announced does not count
+    # for routers that have nothing better, where it would not be announced without such VIPs
+    assert meds("one", "free", last_resort=("one",)) == {"192.0.2.0/24": 900, "192.0.2.52/30": 900}
+    assert meds("one", "two", "free", last_resort=("one",)) == {"192.0.2.0/24": 5, "192.0.2.52/30": None}
+    # Somebody behind a router chooses all addresses that are announced.
+    assert {str(prefix) for prefix in derived.routed_prefixes(spec)} == {"192.0.2.0/24"}
 
 
 def test_the_routes_file_has_every_setting() -> None:
     owner, announce = RouteOwner("br-dns", "unix:/run/db.sock"), Announce(via="bird")
     how = VipAnnounce(med=5, communities=["64500:53", "64500:1:53"])
     routes = {
-        ip_address("192.0.2.54"): VipAnnounce(),
-        ip_address("2001:db8::53"): how,
-        ip_address("192.0.2.9"): VipAnnounce(),
+        ip_network("192.0.2.54"): VipAnnounce(),
+        ip_network("2001:db8::53"): how,
+        ip_network("192.0.2.9"): VipAnnounce(),
+        ip_network("192.0.2.0/24"): AnnouncedPrefix(prefix=ip_network("192.0.2.0/24"), med=7),
     }
     content = file_text(owner, announce, routes)
     assert content.splitlines() == [
@@ -201,6 +227,7 @@ def test_the_routes_file_has_every_setting() -> None:
         "# dnsteer agent writes this file: what is changed here is lost.",
         "protocol static dnsteer4 {",
         "  ipv4;",
+        "  route 192.0.2.0/24 blackhole { bgp_med = 7; };",
         "  route 192.0.2.9/32 blackhole;",
         "  route 192.0.2.54/32 blackhole;",
         "}",
@@ -210,7 +237,7 @@ def test_the_routes_file_has_every_setting() -> None:
         "bgp_large_community.add((64500,1,53)); };",
         "}",
     ]
-    assert (addresses_of(content), owner_of(content)) == (routes.keys(), owner)
+    assert (routes_in(content), owner_of(content)) == (routes.keys(), owner)
     assert (owner_of("protocol static x { }"), owner_of("")) == (None, None)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from dnsteer.switch.withdrawals import withdrawals_of
 from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
 
-ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}
+ROUTES = {ip_network("192.0.2.53"): VipAnnounce()}
 
 
 def settings(folder: Path) -> Announce:
@@ -139,7 +139,7 @@ class Told:
         return set()
 
     def publish(self, routes: Mapping[Any, object]) -> list[str]:
-        Told.given = self.has = {f"{address}/{address.max_prefixlen}" for address in routes}
+        Told.given = self.has = {str(prefix) for prefix in routes}
         return []
 
     def check(self, _routes: object) -> list[str]:

@@ -157,8 +157,8 @@ def test_the_med_of_a_last_resort() -> None:
     spec = spec_of(", when_none_pass: {med: 900}", ", announce: {med: 50, communities: ['64500:1']}")
     works = dict.fromkeys(("one", "two", "free"), True)
     found = {str(address): how for address, how in routes_of(spec, works, ["one"]).items()}
-    assert (found["192.0.2.53"].med, found["192.0.2.53"].communities) == (900, ["64500:1"])
-    assert (found["192.0.2.54"].med, found["192.0.2.56"].med) == (None, None)
+    assert (found["192.0.2.53/32"].med, found["192.0.2.53/32"].communities) == (900, ["64500:1"])
+    assert (found["192.0.2.54/32"].med, found["192.0.2.56/32"].med) == (None, None)
     assert routes_of(spec_of(", when_none_pass: keep"), works, ["one"]) == routes_of(spec_of(""), works)
 
 

@@ -223,7 +223,7 @@ def test_the_announcement_of_a_vip_is_shown(more: dict[str, Any] | None, said: s
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
         console.recorder.announcements_changed(
-            {}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)}
+            {}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)}, {}
         )
     page = console.get("/vips/dns")
     assert said in words_of(page)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -27,6 +28,7 @@ from dnsteer.metrics.switch_readings import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
+from dnsteer.status.agent_knowledge import UnannouncedPrefix
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
@@ -418,13 +420,20 @@ def test_a_panic_of_one_service_is_a_panic_of_the_pool() -> None:
 
 def test_vips_that_are_announced_and_the_role() -> None:
     metrics = AgentMetrics()
-    metrics.announcements_changed({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
+    lacking = UnannouncedPrefix(
+        "2001:db8::/48", "0 of its 1 VIPs may be announced, needed: 1", datetime.now(timezone.utc)
+    )
+    metrics.announcements_changed(
+        {"dns": True, "dot": False}, {"dot": 1.5e9}, {}, {"192.0.2.0/24": None, "2001:db8::/48": lacking}
+    )
     metrics.role(standby=True)
     value = metrics.registry.get_sample_value
     found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
     assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
     held = [value("dnsteer_vip_held_until_timestamp_seconds", {"vip": vip}) for vip in ("dns", "dot")]
     assert held == [None, 1.5e9]
-    metrics.announcements_changed({}, {}, {})
+    routes = [value("dnsteer_prefix_announced", {"prefix": prefix}) for prefix in ("192.0.2.0/24", "2001:db8::/48")]
+    assert routes == [1.0, 0.0]
+    metrics.announcements_changed({}, {}, {}, {})
     assert value("dnsteer_vip_announced", {"vip": "dns"}) is None
     assert value("dnsteer_vip_held_until_timestamp_seconds", {"vip": "dot"}) is None

@@ -144,6 +144,7 @@ def test_unannounced_vips_export_their_cause() -> None:
             "sick": UnannouncedVip("sick", "x" * 500, START),
             "lost": UnannouncedVip("lost", "BIRD has no route to 192.0.2.53/32", START, withdrawn=False),
         },
+        {},
     )
     name = "dnsteer_vip_unannounced_info"
     found = {tuple(value for _, value in labels) for labels in series(of.collect(), name)}
@@ -152,7 +153,7 @@ def test_unannounced_vips_export_their_cause() -> None:
         ("sick", "health", "x" * 120),
         ("lost", "routing", "BIRD has no route to 192.0.2.53/32"),
     }
-    agent.announcements_changed({}, {}, {})
+    agent.announcements_changed({}, {}, {}, {})
     assert series(of.collect(), name) == {}
 
 
@@ -174,7 +175,7 @@ def test_the_page_is_valid_with_every_recorded_value(kind: str) -> None:
         entry("ns1", until=(START + timedelta(hours=2)).isoformat()),
         role=Role("active", START.isoformat(), "alice@dpu-1", ""),
     )
-    agent.announcements_changed({}, {}, {"dns": UnannouncedVip("dns", 'why "so" \\', START)})
+    agent.announcements_changed({}, {}, {"dns": UnannouncedVip("dns", 'why "so" \\', START)}, {})
     of.certificate_end = lambda: datetime(2026, 3, 1, tzinfo=timezone.utc)
     of.console_url = "https://dpu-1.example.net:9853/"
     encode, content_type = choose_encoder(kind)

@@ -28,7 +28,7 @@ _MOST, _LONG = 20, 200
 
 def make_note(known: Any) -> Any:
     """What is recorded of what is known, both as JSON: bounded, and None where nothing needs attention."""
-    kinds = ("failing", "panics", "unannounced", "troubles")
+    kinds = ("failing", "panics", "unannounced", "unannounced_prefixes", "troubles")
     if known is None or not any(known[kind] for kind in kinds):
         return None
     return {"state": known["state"], **{kind: [_short(one) for one in known[kind][:_MOST]] for kind in kinds}}

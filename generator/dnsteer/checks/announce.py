@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.announced import settings_of
-from dnsteer.spec.errors import Finding
+from dnsteer.spec.announced import announced_prefixes, settings_of, vips_in
+from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
-from dnsteer.spec.model.types import Address
+from dnsteer.spec.model.types import Address, Network
 
 
 def check_announce(scope: Scope) -> Iterator[Finding]:
     """All findings about announcing VIPs."""
     spec = scope.spec
+    yield from _prefixes(scope)
     first: dict[Address, str] = {}
     for name, vip in spec.vips.items():
         if vip.announce not in (None, "never") and spec.switch.announce is None:
@@ -37,6 +38,37 @@ def check_announce(scope: Scope) -> Iterator[Finding]:
                     "the same for both",
                     f"an address is one route; see {scope.where(('vips', other))}",
                 )
+
+
+def _prefixes(scope: Scope) -> Iterator[Finding]:
+    """Prefixes that are written twice, are a VIP's own route, or would never be announced."""
+    spec = scope.spec
+    first: dict[Network, int] = {}
+    for i, one in enumerate(announced_prefixes(spec)):
+        path: Path = ("switch", "announce", "prefixes", i)
+        vips = vips_in(spec, one.prefix)
+        if (other := first.setdefault(one.prefix, i)) != i:
+            yield scope.finding(
+                path, f"{one.prefix} a second time", "each prefix once", f"remove it: prefixes[{other}] is the same"
+            )
+        elif one.prefix.prefixlen == one.prefix.max_prefixlen and vips:
+            yield scope.finding(
+                path,
+                f"{one.prefix}, which is a VIP's own route",
+                "a shorter prefix",
+                "leave it out: it is announced anyway",
+            )
+        elif one.prefix.prefixlen == 0:
+            yield scope.finding(
+                path, f"{one.prefix}, which is all addresses", "a prefix of yours", "routers would send everything here"
+            )
+        elif len(vips) < one.min_vips:
+            yield scope.finding(
+                path,
+                f"{one.prefix} with min_vips {one.min_vips}",
+                f"at most {len(vips)}" if vips else "a prefix with an address of a VIP that is announced",
+                f"announced VIPs in {one.prefix}: {len(vips)}; it would never be announced",
+            )
 
 
 def _min_healthy(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec import derived
+from dnsteer.spec.announced import announced_prefixes
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.types import Address, Network
 
 
 def check_routed(scope: Scope) -> Iterator[Finding]:
-    """A prefix within another one, and a VIP that none holds."""
+    """A prefix within another one, and a VIP or an announced prefix that none holds."""
     prefixes = scope.spec.switch.routed
     if prefixes is None:
         return
@@ -28,6 +29,14 @@ def check_routed(scope: Scope) -> Iterator[Finding]:
                     f"remove it: {where[-1]}[{j}] covers it",
                 )
                 break
+    for i, one in enumerate(announced_prefixes(scope.spec)):
+        if not any(derived.contains(prefix, one.prefix) for prefix in prefixes):
+            yield scope.finding(
+                ("switch", "announce", "prefixes", i),
+                f"{one.prefix}, which is in no prefix of switch.routed",
+                "a prefix that routers send here",
+                f"add it there; see {scope.where(where)}",
+            )
     for name, vip in scope.spec.vips.items():
         for i, address in enumerate(vip.addresses):
             if not any(_holds(prefix, address) for prefix in prefixes):

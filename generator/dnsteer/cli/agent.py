@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 import resource
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -302,6 +301,7 @@ def _prepare_servers(
         from dnsteer.metrics.agent_metrics import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import MetricsPages, serve_metrics
+        from dnsteer.view.attention_item import bridge_options
     except ModuleNotFoundError as err:
         if err.name not in ("cryptography", "hypercorn", "prometheus_client", "starlette"):
             raise
@@ -317,7 +317,6 @@ def _prepare_servers(
     recorder, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
     collector = Collector(switch, counted)
     pages = MetricsPages(collector)
-    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
     async def with_console(agent: Agent, address: ListenAddress, shown: ConsoleRecorder) -> None:
         found = await security.get()
@@ -327,7 +326,16 @@ def _prepare_servers(
             collector.console_url = found.url(address[0], port)
 
         await serve_console(
-            *address, pages, shown, switch, serves, options, found, agent.verbs.run_verb, predict, listens
+            *address,
+            pages,
+            shown,
+            switch,
+            serves,
+            bridge_options(bridge),
+            found,
+            agent.verbs.run_verb,
+            predict,
+            listens,
         )
 
     async def with_metrics(at: ListenAddress) -> None:

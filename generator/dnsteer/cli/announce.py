@@ -91,9 +91,9 @@ def _wait(done: WithdrawalChange, *, gone: bool) -> set[str] | None:
     """Wait until BIRD has no route to the VIPs, or has all; the others. None: BIRD cannot be asked here."""
     from dnsteer.agent.announce.bird import Bird, BirdError
     from dnsteer.agent.announce.bird_routes import protocols
-    from dnsteer.spec.announced import prefixes
+    from dnsteer.spec.announced import vip_routes
 
-    wanted = {prefix for name in done.vips for prefix in prefixes(done.spec.vips[name])}
+    wanted = {str(route) for name in done.vips for route in vip_routes(done.spec.vips[name])}
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -50,12 +49,13 @@ def report(
     from dnsteer.report.gather import gather
     from dnsteer.report.report_content import report_items, state_line
     from dnsteer.report.report_content import report_page as make
+    from dnsteer.view.attention_item import bridge_options
 
     standard = output == Path("-")
     if not standard:
         refuse_unwritable("-o", output)
     facts = gather(switch, bridge, interval)
-    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+    options = bridge_options(bridge)
     text = make(facts, without or (), options)
     if standard:
         out.write_document(text)

@@ -184,11 +184,11 @@ class StatusReader:
 
     def _narrowed(self, status: Status) -> StatusResult:
         if not self.names:
-            return StatusResult(status, items_of(status))
+            return StatusResult(status, items_of(status, self.observer.bridge))
         from dnsteer.status.switch_status import narrow
 
         narrowed = narrow(status, self.names)
-        return StatusResult(narrowed, _about(narrowed, items_of(status)))
+        return StatusResult(narrowed, _about(narrowed, items_of(status, self.observer.bridge)))
 
 
 def _waits_for(found: StatusResult) -> str:
@@ -217,11 +217,12 @@ def _about(narrowed: Status, items: list[AttentionItem]) -> list[AttentionItem]:
     return [item for item in items if is_about(item)]
 
 
-def items_of(found: Status) -> list[AttentionItem]:
-    """What needs attention of a switch with this status."""
+def items_of(found: Status, bridge: str | None = None) -> list[AttentionItem]:
+    """What needs attention of a switch with this status; commands name the *bridge*, if the operator did."""
+    from dnsteer.view.attention_item import bridge_options
     from dnsteer.view.status_attention import status_items
 
-    return status_items(found, now())
+    return status_items(found, now(), bridge_options(bridge))
 
 
 def _print_repeatedly(reader: StatusReader, json: bool) -> NoReturn:

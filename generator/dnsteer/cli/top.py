@@ -96,17 +96,17 @@ def top(
 
     order: Sort = sort  # type: ignore[assignment]
     observer, datapath = SwitchObserver(switch, bridge, check=False, rates=False, lists=False), DatapathSampler(switch)
-    first = make_frame(observer.observe(), datapath)  # without rates, which need a second observation
+    first = make_frame(observer.observe(), datapath, bridge)  # without rates, which need a second observation
     observer.rates, observer.interval = True, min(interval, _FIRST_INTERVAL)
 
     def read_frame() -> TopFrame | str:
         found = observer.observe_again()
         observer.interval = interval
-        return found if isinstance(found, str) else make_frame(found, datapath)
+        return found if isinstance(found, str) else make_frame(found, datapath, bridge)
 
     if once or not (json or out.has_screen):
         observer.interval = interval
-        frame = make_frame(observer.observe(), datapath)
+        frame = make_frame(observer.observe(), datapath, bridge)
         print_json(frame.as_json(order, matching)) if json else _print(frame, order, matching)
         raise typer.Exit(status_exit_code(frame.status, frame.items))
     if json:

@@ -21,7 +21,7 @@ from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.attention_item import AttentionItem, bridge_options
 from dnsteer.view.status_attention import status_items
 
 Sort = Literal["rate", "name", "state", "difference"]
@@ -84,11 +84,13 @@ class TopFrame:
     time: datetime
     status: Status
     datapath: DatapathView
+    bridge: str | None = None
+    """That which the operator named, as where there are several."""
 
     @cached_property
     def items(self) -> list[AttentionItem]:
         """What needs attention, most urgent first."""
-        return status_items(self.status, self.time)
+        return status_items(self.status, self.time, bridge_options(self.bridge))
 
     @property
     def rate(self) -> Rate:
@@ -152,9 +154,9 @@ def _matches(matching: str, *texts: str) -> bool:
     return not words or any(word in text.lower() for word in words for text in texts)
 
 
-def make_frame(status: Status, datapath: DatapathSampler) -> TopFrame:
-    """The frame of a status, with the datapath as it is now."""
-    return TopFrame(now(), status, datapath.read(status))
+def make_frame(status: Status, datapath: DatapathSampler, bridge: str | None = None) -> TopFrame:
+    """The frame of a status, with the datapath as it is now. *bridge* is the one that the operator named."""
+    return TopFrame(now(), status, datapath.read(status), bridge)
 
 
 @dataclass(frozen=True)

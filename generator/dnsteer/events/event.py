@@ -37,6 +37,8 @@ EventName = Literal[
     "announced",
     "vip_announced",
     "vip_withdrawn",
+    "prefix_announced",
+    "prefix_withdrawn",
     "vip_held",
     "vip_kept",
     "neighbor",
@@ -115,6 +117,8 @@ KINDS: tuple[EventKind, ...] = (
     EventKind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
     EventKind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
     EventKind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
+    EventKind("prefix_announced", "routers learn of a prefix of `switch.announce.prefixes` by BGP", ("prefix",)),
+    EventKind("prefix_withdrawn", "BIRD has its route no longer, and why", ("prefix", "reason")),
     EventKind(
         "vip_held",
         "it works again, and is held back until a time, since it fails again and again",

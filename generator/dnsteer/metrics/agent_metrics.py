@@ -26,7 +26,7 @@ from dnsteer.metrics.observer import (
     SwitchInspection,
 )
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, FoundNeighbor, Overlay
-from dnsteer.status.agent_knowledge import UnannouncedVip
+from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class AgentMetrics(AgentObserver):
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
         self._metric = self._make("dnsteer_backend_metric", Gauge)
         self._announced = self._make("dnsteer_vip_announced", Gauge)
+        self._announced_prefixes = self._make("dnsteer_prefix_announced", Gauge)
         self._unannounced = self._make("dnsteer_vip_unannounced_info", Gauge)
         self._held_vips = self._make("dnsteer_vip_held_until_timestamp_seconds", Gauge)
         self._standby = self._make("dnsteer_switch_standby", Gauge)
@@ -209,7 +210,11 @@ class AgentMetrics(AgentObserver):
             self._metric.labels(*backend).set(value)
 
     def announcements_changed(
-        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+        self,
+        vips: Mapping[str, bool],
+        held: Mapping[str, float],
+        unannounced: Mapping[str, UnannouncedVip],
+        prefixes: Mapping[str, UnannouncedPrefix | None],
     ) -> None:
         """See AgentObserver."""
         self._held_vips.clear()
@@ -218,6 +223,9 @@ class AgentMetrics(AgentObserver):
         self._announced.clear()
         for vip, announced in vips.items():
             self._announced.labels(vip).set(announced)
+        self._announced_prefixes.clear()
+        for prefix, one_prefix in prefixes.items():
+            self._announced_prefixes.labels(prefix).set(one_prefix is None)
         self._unannounced.clear()
         for name, one in unannounced.items():
             cause = "people" if one.by_people else "health" if one.withdrawn else "routing"

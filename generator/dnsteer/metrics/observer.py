@@ -11,7 +11,7 @@ from dnsteer.deploy.spec_differences import entries_text
 from dnsteer.events.event import EventLevel, EventName
 from dnsteer.slots.maintenance import FoundNeighbor
 from dnsteer.spec.model.spec import Spec
-from dnsteer.status.agent_knowledge import UnannouncedVip
+from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
 from dnsteer.switch.state import AppliedState, BridgeRecord
 
 if TYPE_CHECKING:
@@ -164,10 +164,15 @@ class AgentObserver:
         """The load of backends, by pool and name, in the metric by which it is balanced; that of all others is unknown."""
 
     def announcements_changed(
-        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+        self,
+        vips: Mapping[str, bool],
+        held: Mapping[str, float],
+        unannounced: Mapping[str, UnannouncedVip],
+        prefixes: Mapping[str, UnannouncedPrefix | None],
     ) -> None:
         """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
-        *held* back, are so until then, in seconds of Unix time. Those *unannounced* should be announced, and why not."""
+        *held* back, are so until then, in seconds of Unix time. Those *unannounced* should be announced, and why not; so of
+        *prefixes*, with None for those that are announced."""
 
     def role(self, *, standby: bool) -> None:
         """The record says that the switch is on standby, or active."""

@@ -46,6 +46,16 @@ TRAFFIC: tuple[Family, ...] = (
         panel=Panel("Announced VIPs"),
     ),
     Family(
+        "dnsteer_prefix_announced",
+        "gauge",
+        "Traffic",
+        "Whether a prefix of switch.announce.prefixes is announced to routers: BIRD has its route.",
+        ("prefix",),
+        "prefixes",
+        when="the spec has switch.announce.prefixes",
+        panel=Panel("Announced prefixes"),
+    ),
+    Family(
         "dnsteer_vip_unannounced_info",
         "gauge",
         "Traffic",

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 from typing import Literal
 
-from dnsteer.spec.announced import announced_vips
+from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.probe import Probe
@@ -250,11 +250,11 @@ def answers_leave_by(switch: Switch, ingress: str) -> str | None:
 
 
 def routed_prefixes(spec: Spec) -> list[Network]:
-    """What routers send here: `switch.routed`; left out, the VIPs' own routes where announced, else their /24 and /64."""
+    """What routers send here: `switch.routed`; left out, what is announced, and of other VIPs their /24 and /64."""
     if spec.switch.routed is not None:
         return list(spec.switch.routed)
     announced = announced_vips(spec)
-    found: dict[Network, None] = {}
+    found: dict[Network, None] = {one.prefix: None for one in announced_prefixes(spec)}
     for name, vip in spec.vips.items():
         for address in vip.addresses:
             length = address.max_prefixlen if name in announced else 24 if address.version == 4 else 64

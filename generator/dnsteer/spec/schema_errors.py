@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
 from dnsteer.spec.model.access import AccessEntry, AccessRules
-from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
+from dnsteer.spec.model.announce import Announce, AnnouncedPrefix, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
@@ -200,6 +200,7 @@ _PARTS = (
     _Part("a scalable function", ScalableFunction, ("switch.bringup.functions.*",)),
     _Part("switch.probe", Probe, ("switch.probe",)),
     _Part("switch.announce", Announce, ("switch.announce",)),
+    _Part("a prefix of switch.announce", AnnouncedPrefix, ("switch.announce.prefixes.#",)),
     _Part("switch.announce.when_none_pass", LastResort, ("switch.announce.when_none_pass",)),
     _Part("the announce of a VIP", VipAnnounce, ("vips.*.announce",)),
     _Part("switch.gratuitous", Gratuitous, ("switch.gratuitous",)),

@@ -75,6 +75,16 @@ class UnannouncedVip:
 
 
 @dataclass(frozen=True)
+class UnannouncedPrefix:
+    """A prefix that is to be announced by BGP and is not. *by_people*: they have withdrawn VIPs that it needs."""
+
+    prefix: str
+    why: str
+    since: datetime
+    by_people: bool = False
+
+
+@dataclass(frozen=True)
 class Trouble:
     """Something that does not work for the agent, such as BIRD, in words."""
 
@@ -92,6 +102,7 @@ class AgentKnowledge:
     failing: tuple[FailingCheck, ...] = ()
     panics: tuple[PoolPanic, ...] = ()
     unannounced: tuple[UnannouncedVip, ...] = ()
+    unannounced_prefixes: tuple[UnannouncedPrefix, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     kept: tuple[str, ...] = ()
     """Failing backends (`POOL/BACKEND`) that stay in service only since too few others pass (`keep_at_least`)."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.weights import in_service
+from dnsteer.spec.announced import announced_prefixes
 from dnsteer.spec.derived import address_of, endpoints
 from dnsteer.spec.health_checks import effective_query, own_port, service_name
 from dnsteer.spec.model.families import FAMILIES
@@ -146,6 +147,12 @@ def announcement_items(agent: AgentKnowledge, spec: Spec, options: str = "") -> 
         title = f"VIP {one.vip} is {'withdrawn' if one.withdrawn else 'not announced'}"
         text = f"{sentence(one.why)}. Since {moment(one.since)} UTC{held}."
         yield AttentionItem("critical", title, text, looks, spec.vips[one.vip].pool, vips=(one.vip,))
+    wanted = {str(one.prefix) for one in announced_prefixes(spec)}
+    for prefix in agent.unannounced_prefixes:
+        if prefix.by_people or prefix.prefix not in wanted:
+            continue
+        text = f"{sentence(prefix.why)}. Since {moment(prefix.since)} UTC."
+        yield AttentionItem("critical", f"Prefix {prefix.prefix} is not announced", text)
 
 
 def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:

@@ -72,6 +72,11 @@ def dnsteer_command(verb: str, options: str, *more: str) -> str:
     return " ".join(filter(None, ["dnsteer", verb, *map(shlex.quote, more), options]))
 
 
+def bridge_options(bridge: str | None) -> str:
+    """The options of commands for a bridge that was named, as where there are several."""
+    return shlex.join(["--bridge", bridge]) if bridge is not None else ""
+
+
 def sentence(text: str) -> str:
     """A text with its first letter in upper case, unless it begins with a name such as `farm/ns1`."""
     return text if "/" in text.partition(" ")[0] else text[:1].upper() + text[1:]

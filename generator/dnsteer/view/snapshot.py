@@ -33,6 +33,7 @@ from dnsteer.status.agent_knowledge import (
     FailingCheck,
     PoolPanic,
     Trouble,
+    UnannouncedPrefix,
     UnannouncedVip,
 )
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
@@ -222,11 +223,18 @@ class SnapshotRecorder(AgentObserver):
         self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
 
     def announcements_changed(
-        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+        self,
+        vips: Mapping[str, bool],
+        held: Mapping[str, float],
+        unannounced: Mapping[str, UnannouncedVip],
+        prefixes: Mapping[str, UnannouncedPrefix | None],
     ) -> None:
         """See AgentObserver."""
         if tuple(unannounced.values()) != self._agent.unannounced:
             self._know(unannounced=tuple(unannounced.values()))
+        lacking = tuple(one for one in prefixes.values() if one is not None)
+        if lacking != self._agent.unannounced_prefixes:
+            self._know(unannounced_prefixes=lacking)
 
     def report_trouble(self, what: str, said: str, level: Severity = "warning") -> None:
         """See AgentObserver."""

@@ -24,10 +24,10 @@ from dnsteer.agent.supervise import set_within
 from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.announced import announced_vips, prefixes, routes_of
+from dnsteer.spec.announced import announced_prefixes, announced_vips, routes_of, vip_routes, vips_in
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
-from dnsteer.status.agent_knowledge import UnannouncedVip
+from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
 from dnsteer.switch.agent_record import route_location
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import Withdrawal, withdrawals_of
@@ -99,6 +99,8 @@ class Announcer:
         self._lacking: dict[str, UnannouncedVip] = {}
         """VIPs that are to be announced and are not."""
         self._last_announced: dict[str, _LastAnnouncement] = {}
+        self._prefixes: dict[str, UnannouncedPrefix | None] = {}
+        """Of each prefix that the spec wants to be announced why it is not; None where it is."""
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
         self._due = 0.0
@@ -174,7 +176,7 @@ class Announcer:
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
                 present = await asyncio.to_thread(publisher.present)
-                self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
+                self._vips.begin({name: present.issuperset(vip_routes(vip)) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
         self._due = 0.0  # what BIRD has is asked before anything is said of it
         self._observer.forget_troubles(*(_OF_SETTINGS if settings is None else [_GUARD]))
@@ -247,7 +249,7 @@ class Announcer:
 
     def _tell(self, spec: Spec, has: AbstractSet[str]) -> None:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
-        lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
+        lacking = {name: sorted({*map(str, vip_routes(spec.vips[name]))} - has) for name in announced_vips(spec)}
         self._followed = self._vips.all()
         self._standings = {
             name: self._with_bird(name, self._followed.get(name, VipStanding("unknown")), lacks, spec)
@@ -257,7 +259,9 @@ class Announcer:
             name: one.until.timestamp() for name, one in self._standings.items() if one.state == "held" and one.until
         }
         self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
-        self._observer.announcements_changed({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
+        self._tell_prefixes(spec, has)
+        announced = {name: not lacks for name, lacks in lacking.items()}
+        self._observer.announcements_changed(announced, held, self._lacking, self._prefixes)
         told, self._last_announced = self._last_announced, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
@@ -271,6 +275,36 @@ class Announcer:
                 self._last_announced[name] = _LastAnnouncement(not lacks, one.state)
             if before is None or before.state != one.state:
                 _tell_state(name, one, self._observer)
+
+    def _tell_prefixes(self, spec: Spec, has: AbstractSet[str]) -> None:
+        """Tell which of the prefixes beside the VIPs are announced."""
+        told, self._prefixes = self._prefixes, {}
+        for one in announced_prefixes(spec):
+            prefix, vips = str(one.prefix), vips_in(spec, one.prefix)
+            before = told.get(prefix)
+            states = [self._followed.get(name, VipStanding("unknown")) for name in vips]
+            works, by_people = (
+                sum(state.wanted for state in states),
+                sum(state.state in ("asked", "standby") for state in states),
+            )
+            if prefix in has:
+                self._prefixes[prefix] = None
+                if prefix not in told or before is not None:
+                    text = f"prefix {prefix} is announced: {works} of its {len(vips)} VIPs work, needed: {one.min_vips}"
+                    self._observer.say(text, "prefix_announced", prefix=prefix)
+                continue
+            lacks = works < one.min_vips
+            why = (
+                f"{works} of its {len(vips)} VIPs may be announced, needed: {one.min_vips}"
+                if lacks
+                else "BIRD does not have its route"
+            )
+            is_so = lacks and works + by_people >= one.min_vips
+            since = before.since if before is not None and before.by_people == is_so else now()
+            self._prefixes[prefix] = UnannouncedPrefix(prefix, why, since, is_so)
+            if prefix in told and before is None:
+                text = f"prefix {prefix} is withdrawn: {why}"
+                self._observer.say(text, "prefix_withdrawn", "warning", prefix=prefix, reason=why)
 
     def _unannounced(self, name: str) -> UnannouncedVip:
         """What is known of a VIP that lacks routes."""
@@ -286,7 +320,7 @@ class Announcer:
         if not wanted.wanted or not lacks:
             return wanted
         for other, its in self._followed.items():
-            if not its.wanted and {*lacks} & {*prefixes(spec.vips[other])}:
+            if not its.wanted and {*lacks} & {*map(str, vip_routes(spec.vips[other]))}:
                 return VipStanding("missing", f"VIP {other}, which does not work, has addresses of it too")
         return VipStanding("missing", f"BIRD has no route to {', '.join(lacks)}")
 
@@ -306,8 +340,8 @@ class Announcer:
         self._release()
         self._adopted, self._settings, self._publisher = False, None, None
         self._given, self._due, self._vips, self._standings, self._last_announced = None, 0.0, VipStandings(), {}, {}
-        self._lacking = {}
-        self._observer.announcements_changed({}, {}, {})
+        self._lacking, self._prefixes = {}, {}
+        self._observer.announcements_changed({}, {}, {}, {})
 
     def _release(self) -> None:
         """Let the guard end without withdrawing anything."""

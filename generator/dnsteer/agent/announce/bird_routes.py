@@ -9,20 +9,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from threading import Lock
 
 from dnsteer.agent.announce.bird import Bird, BirdAwayError, BirdError, BirdRefusedError
 from dnsteer.render.atomic_files import replace_files
-from dnsteer.spec.model.announce import Announce, VipAnnounce
-from dnsteer.spec.model.types import Address
+from dnsteer.spec.model.announce import Announce, RouteSettings
+from dnsteer.spec.model.types import Network
 from dnsteer.switch.control_socket import canonical_remote
 
 _OWNER = re.compile(r"# Routes of bridge (.+) in OVSDB at (.+)")
-_ROUTE = re.compile(r"^\s*route (\S+)/(?:32|128) ", re.M)
+_ROUTE = re.compile(r"^\s*route (\S+/\d+) ", re.M)
 FAMILIES = (4, 6)
 """IP versions, in the order of their protocols."""
+Routes = Mapping[Network, RouteSettings]
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,22 @@ def protocols(announce: Announce) -> list[str]:
     return [f"{announce.protocol}{family}" for family in FAMILIES]
 
 
-def file_text(owner: RouteOwner, announce: Announce, routes: Mapping[Address, VipAnnounce]) -> str:
+def file_text(owner: RouteOwner, announce: Announce, routes: Routes) -> str:
     """The file. The same routes give the same text."""
     lines = [owner.line, "# dnsteer agent writes this file: what is changed here is lost."]
     for family, name in zip(FAMILIES, protocols(announce), strict=True):
         lines += [f"protocol static {name} {{", f"  ipv{family};"]
-        of_family = sorted(address for address in routes if address.version == family)
-        lines += [f"  {_route(address, routes[address])}" for address in of_family]
+        of_family = sorted((prefix for prefix in routes if prefix.version == family), key=_order)
+        lines += [f"  {_route(prefix, routes[prefix])}" for prefix in of_family]
         lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def _route(address: Address, how: VipAnnounce) -> str:
+def _order(prefix: Network) -> tuple[int, int]:
+    return int(prefix.network_address), prefix.prefixlen
+
+
+def _route(prefix: Network, how: RouteSettings) -> str:
     # A blackhole: BIRD needs no way to the VIP, which only has to be announced.
     attributes = [] if how.med is None else [f"bgp_med = {how.med};"]
     for community in how.communities:
@@ -65,7 +70,7 @@ def _route(address: Address, how: VipAnnounce) -> str:
         kind = "bgp_community" if len(parts) == 2 else "bgp_large_community"
         attributes.append(f"{kind}.add(({','.join(parts)}));")
     more = f" {{ {' '.join(attributes)} }}" if attributes else ""
-    return f"route {address}/{address.max_prefixlen} blackhole{more};"
+    return f"route {prefix} blackhole{more};"
 
 
 def owner_of(content: str) -> RouteOwner | None:
@@ -74,9 +79,9 @@ def owner_of(content: str) -> RouteOwner | None:
     return RouteOwner(found[1], found[2]) if found is not None else None
 
 
-def addresses_of(content: str) -> set[Address]:
-    """The addresses that a file of dnsteer's announces."""
-    return {ip_address(found) for found in _ROUTE.findall(content)}
+def routes_in(content: str) -> set[Network]:
+    """The prefixes that a file of dnsteer's announces."""
+    return {ip_network(found) for found in _ROUTE.findall(content)}
 
 
 _MODE = 0o644
@@ -89,7 +94,6 @@ _READ_ONLY = (
     "under systemd the agent may write only where its unit says (ReadWritePaths), to directories that were there when it "
     "was started: if BIRD has made this one since, systemctl restart dnsteer-agent"
 )
-Routes = Mapping[Address, VipAnnounce]
 
 
 class PublishError(Exception):
@@ -118,9 +122,9 @@ class Publisher:
         self.has: set[str] = set()
         """The prefixes that BIRD had routes to when it was asked last; none where it could not be asked."""
 
-    def present(self) -> set[Address]:
-        """The addresses in the file. Raises PublishError where it is somebody else's."""
-        return addresses_of(self._read() or "")
+    def present(self) -> set[Network]:
+        """The prefixes in the file. Raises PublishError where it is somebody else's."""
+        return routes_in(self._read() or "")
 
     def publish(self, routes: Routes) -> list[str]:
         """Write the file, and make BIRD read it. Return what else is wrong, in words.
@@ -192,7 +196,7 @@ class Publisher:
 
     def _wait(self, bird: Bird, routes: Routes) -> set[str]:
         """Wait until BIRD has just these routes, and return their prefixes. Raises PublishError."""
-        wanted = {str(ip_network(address)) for address in routes}
+        wanted = {*map(str, routes)}
         deadline = time.monotonic() + _PATIENCE
         while (found := bird.routes(self._names)) != wanted:  # it may still be at work
             if time.monotonic() > deadline:
@@ -227,12 +231,12 @@ class Publisher:
         meanwhile. Returns an empty text where BIRD has all as it should be. Raises PublishError."""
         has = bird.routes(self._names)
         same = not self._unread and before == file_text(self._owner, self._announce, routes)
-        if same and has == {str(ip_network(address)) for address in routes}:
+        if same and has == {*map(str, routes)}:
             return ""
         self._unread = True
         for family, name in zip(FAMILIES, self._names, strict=True):
             has_some = any(ip_network(prefix).version == family for prefix in has)
-            if has_some and not any(address.version == family for address in routes):
+            if has_some and not any(prefix.version == family for prefix in routes):
                 bird.ask(f"disable {name}")
                 self._disabled = True
         raise PublishError(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.part import Part, TextOrMapping, bounds, whole
 from dnsteer.spec.model.types import PREFIX_EXPECTED, Prefix, parse_prefix, wrong_value
 
 MAX_ENTRIES = 20_000
@@ -37,14 +37,7 @@ def _prefix_alone(value: Any) -> Any:
     return value
 
 
-class _TextOrMapping:
-    """The JSON Schema of an entry whose prefix may stand alone."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string"}, handler(core)]}
-
-
-Entry = Annotated[AccessEntry, BeforeValidator(_prefix_alone), _TextOrMapping()]
+Entry = Annotated[AccessEntry, BeforeValidator(_prefix_alone), TextOrMapping()]
 
 
 def _file_name(value: Any) -> str:

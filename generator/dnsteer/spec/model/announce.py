@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.model.health import HoldMax
-from dnsteer.spec.model.part import Part, bounds, whole
-from dnsteer.spec.model.types import wrong_value
+from dnsteer.spec.model.part import Part, TextOrMapping, bounds, whole
+from dnsteer.spec.model.types import PREFIX_EXPECTED, Prefix, parse_prefix, wrong_value
 
 _PROTOCOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}\Z")
 _COMMUNITY = re.compile(r"[0-9]{1,10}(:[0-9]{1,10}){1,2}\Z")
@@ -47,6 +47,9 @@ Community = Annotated[
 ]
 
 
+Med = Annotated[int, whole(0, 4294967295), bounds(0, 4294967295)]
+
+
 class LastResort(Part):
     """A VIP stays announced for routers that have nothing better."""
 
@@ -71,6 +74,29 @@ WhenNonePass = Annotated[
 ]
 
 
+class AnnouncedPrefix(Part):
+    """A prefix that is announced beside the routes of the VIPs in it."""
+
+    prefix: Prefix = Field(description="The prefix, of either family.")
+    min_vips: Annotated[int, whole(1, 4096), bounds(1, 4096)] = Field(
+        default=1, description="VIPs with addresses in it that must be announced themselves, or it is withdrawn."
+    )
+    med: Med | None = Field(
+        default=None, description="Its multi-exit discriminator: routers prefer the lowest. Left out: none is sent."
+    )
+    communities: list[Community] = Field(
+        default_factory=list, description="Communities (64500:53) and large communities (64500:1:53) of its route."
+    )
+
+
+def _prefix_alone(value: Any) -> Any:
+    if isinstance(value, str):
+        return AnnouncedPrefix(prefix=parse_prefix(value))
+    if not isinstance(value, dict | AnnouncedPrefix):
+        raise wrong_value(f"{PREFIX_EXPECTED}, or a mapping with prefix, min_vips, med or communities")
+    return value
+
+
 class Announce(Part):
     """Who announces the VIPs to routers, while they work."""
 
@@ -85,6 +111,12 @@ class Announce(Part):
         default="dnsteer",
         description="Name of the static protocols in the file, with 4 and 6 behind it. Two bridges of one machine need "
         "two names and two files.",
+    )
+    prefixes: list[Annotated[AnnouncedPrefix, BeforeValidator(_prefix_alone), TextOrMapping()]] = Field(
+        default_factory=list,
+        examples=[["192.0.2.0/24", {"prefix": "2001:db8:53::/48", "min_vips": 2}]],
+        description="Prefixes that are announced too, while VIPs in them are: the Internet takes nothing longer than a /24 "
+        "or /48. Left out: only the routes of the VIPs.",
     )
     hold_max: HoldMax = Field(
         default=300.0,
@@ -108,7 +140,7 @@ class Announce(Part):
 class VipAnnounce(Part):
     """How one VIP is announced."""
 
-    med: Annotated[int, whole(0, 4294967295), bounds(0, 4294967295)] | None = Field(
+    med: Med | None = Field(
         default=None, description="Its multi-exit discriminator: routers prefer the lowest. Left out: none is sent."
     )
     communities: list[Community] = Field(
@@ -117,6 +149,10 @@ class VipAnnounce(Part):
     min_healthy: Annotated[int, whole(1, 1000), bounds(1, 1000)] = Field(
         default=1, description="Backends that must be in service and healthy, for each service, or it is withdrawn."
     )
+
+
+RouteSettings = VipAnnounce | AnnouncedPrefix
+"""How a route is announced: that of a VIP's address, or of a prefix."""
 
 
 def _never(value: Any) -> Any:

@@ -53,6 +53,13 @@ class Part(BaseModel):
         return schema
 
 
+class TextOrMapping:
+    """The JSON Schema of a mapping for whose first key a text may stand."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+
 class DataPart(Part):
     """A mapping of a file that comes with dnsteer, such as a capability profile: its keys are those of the same version."""
 

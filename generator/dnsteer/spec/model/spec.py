@@ -331,7 +331,7 @@ class Switch(Part):
         examples=[["192.0.2.0/24", "2001:db8:53::/64"]],
         description="What routers send to the balancer's MAC: the prefixes that hold the VIPs. Somebody behind a router "
         "chooses only the bits below them, which tables look at a few at a time, so that a scan makes few megaflows. Left "
-        "out: the VIPs' own routes where the agent announces them, else the /24 or /64 around each VIP.",
+        "out: what the agent announces, and the /24 or /64 around each VIP that it does not.",
     )
     vlans: Literal["untagged", "any"] = Field(
         default="untagged",
