@@ -70,7 +70,7 @@ class BondFollower:
             return  # the main loop says that
         active, before = active_of(bonds, down), self._active
         self._active = active
-        if any(member and before.get(name, member) != member for name, member in active.items()):
+        if any(member and before.get(name, bonds[name][0]) != member for name, member in active.items()):
             self._tell(followed)
         said = [
             f"{', '.join(members)} of {name} {'is' if len(members) == 1 else 'are'} down, "
