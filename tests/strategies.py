@@ -59,6 +59,8 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         switch["ports"][ports[0]] = {
             "answers": draw(st.sampled_from([u for u in uplinks if "next_hop" in switch["uplinks"][u]]))
         }
+    if not extended and draw(st.integers(0, 3)) == 0:
+        switch["uplinks"]["p0"]["members"] = {"m0": {}, "m1": {}}
     return {"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips}
 
 

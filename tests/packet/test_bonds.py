@@ -20,6 +20,7 @@ from tests.packet.command import fresh, on, spec_file
 from tests.packet.switches import EXAMPLES, Switch
 
 EXAMPLE = (EXAMPLES / "bond.yaml").read_text()
+MEMBERS = "members:\n        p0:\n        p1:\n"
 FOLLOWED = """  probe: {port: probe0, addresses: [10.53.0.2/24, "2001:db8:53::2/64"], watch: true}
   gratuitous:"""
 READY = "state 1"
@@ -37,7 +38,9 @@ def checked(folder: Path, text: str) -> tuple[list[str], int]:
         lambda text: text,
         lambda text: text.replace("  gratuitous:", FOLLOWED),
         lambda text: text.replace("    vm1:\n", "    vm1: {answers: bond0}\n").replace("  ports:", "    p2:\n  ports:"),
-        lambda text: text.replace("{p0: , p1: }", "{en-p0.1: , p1: , p3: }").replace("mode: active-backup", ""),
+        lambda text: text.replace(MEMBERS, "members: {en-p0.1: {}, p1: {}, p3: {type: dummy}}\n").replace(
+            "mode: active-backup", ""
+        ),
         lambda text: text.replace("forwarding: nat", "forwarding: dsr"),
     ],
     ids=["one-armed and on a port", "neighbours watched", "beside another uplink", "three members", "dsr"],
@@ -68,7 +71,7 @@ def arps(folder: Path, port: str) -> int:
 def test_the_agent_tells_the_network_of_another_active_member(shared: Switch, tmp_path: Path) -> None:
     fresh(shared)
     members = ", ".join(f"{p}: {{type: dummy, options: {{tx_pcap: {tmp_path}/{p}.pcap}}}}" for p in ("p0", "p1"))
-    text = EXAMPLE.replace("p0: , p1: ", members).replace("vm1:\n", "vm1: {type: dummy}\n", 1)
+    text = EXAMPLE.replace(MEMBERS, f"members: {{{members}}}\n").replace("vm1:\n", "vm1: {type: dummy}\n", 1)
     done = on(shared)("apply", spec_file(tmp_path, text.replace("  gratuitous:", "  gratuitous: {repeat: 1}")), "--yes")
     assert done.code == 0, done.err
     assert on(shared)("verify", tmp_path / "spec.yaml").code == 0
