@@ -11,6 +11,7 @@ from scapy.layers.l2 import ARP
 from scapy.utils import rdpcap
 
 from dnsteer.checks.load import load_spec
+from dnsteer.lab.topology import TopologyError, plan_network
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import prove
@@ -61,6 +62,11 @@ def test_check_sees_what_leaves_by_the_wrong_member(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(filters, "active", lambda members: right(members[::-1]))
     problems, _ = checked(tmp_path, EXAMPLE)
     assert any("left by port p1, not bond0" in problem for problem in problems)
+
+
+def test_the_lab_has_no_partner_for_a_bond() -> None:
+    with pytest.raises(TopologyError, match="uplink bond0 is a bond, and the lab has no partner"):
+        plan_network(load_spec(EXAMPLES / "bond.yaml").spec)
 
 
 def arps(folder: Path, port: str) -> int:

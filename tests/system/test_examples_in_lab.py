@@ -26,7 +26,9 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.root("network namespaces and raw sockets"),
 ]
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+EXAMPLES = sorted(
+    f for f in (Path(__file__).parents[2] / "examples").glob("*.yaml") if f.stem != "bond"
+)  # the lab has no partner for one
 Up = tuple[Loaded, lab.LabState]
 
 

@@ -20,6 +20,7 @@ from pydantic import (
 from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
+from dnsteer.spec.model.bond import Bond
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
@@ -257,19 +258,9 @@ class Interfaces(Device):
     )
 
 
-class Uplink(Interfaces):
+class Uplink(Interfaces, Bond):
     """A port towards the network, or a bond of ports: queries come in here, and backends may sit behind it."""
 
-    members: Annotated[dict[Interface, Annotated[Device, MayBeEmpty()]] | None, Field(min_length=1), ByName()] = Field(
-        default=None,
-        description="The ports of a bond, by name, the preferred one first: the uplink is then no port itself. Left out: it "
-        "is one.",
-    )
-    mode: Literal["active-backup"] | None = Field(
-        default=None,
-        description="How a bond shares its members. `active-backup`: all leaves by the first member whose link is up. "
-        "Left out: `active-backup`.",
-    )
     next_hop: Router | None = Field(
         default=None,
         description="The router that answers leave to: its MAC address, or its addresses (`{ipv4: 198.51.100.1, ipv6: "
