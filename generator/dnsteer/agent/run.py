@@ -16,6 +16,7 @@ from functools import partial
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
+from dnsteer.agent.bonds import BondFollower
 from dnsteer.agent.connection_counter import ConnectionCounter
 from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
@@ -80,6 +81,7 @@ class Agent:
         self._notices = NeighborNotices(self._switch)
         self._connections = ConnectionCounter(self._switch, observer)
         self._lists = ListFollower(self._switch, observer)
+        self._bonds = BondFollower(self._switch, partial(self._notices.begin, taking_over=True), observer)
         self._role = RoleFollower(self._switch, self._notices, observer)
         self._announcer = Announcer(switch.remote, observer)
         self._probe_port = ProbePort(observer)
@@ -206,6 +208,7 @@ class Agent:
         )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
         start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
+        start("the bonds", lambda: self._bonds.run(work, self._acting_state))
         start("the neighbours", lambda: self._neighbors.run(work, self._known_now))
         start("the connections", lambda: self._connections.run(self._known_now))
         start("the lists", lambda: self._lists.run(lambda: self._followed, self._is_acting))
@@ -224,6 +227,10 @@ class Agent:
     def _known_now(self) -> tuple[FollowedState, Overlay] | None:
         """What is applied, with the overlay of the record; None while another agent acts, or nothing is known."""
         return (self._followed, self._state.overlay) if self._followed is not None and self._is_acting() else None
+
+    def _acting_state(self) -> FollowedState | None:
+        """What is applied, where this agent acts and the switch is not on standby."""
+        return self._followed if self._is_acting() and not self._role.standby else None
 
     def _is_acting(self) -> bool:
         """Whether this agent is the one that acts, as far as is known."""

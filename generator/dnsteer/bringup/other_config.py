@@ -11,6 +11,7 @@ from dnsteer.bringup.memory import Memory
 from dnsteer.card.eswitch import Eswitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes, flow_limit
+from dnsteer.spec.derived import uplink_ports
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.spec import Flavor, Switch
 
@@ -105,13 +106,13 @@ def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[ConfigKey]
         sources.DPF,
         True,
     )
-    count = len(ports_of(switch))
-    if count > len(switch.uplinks):
+    count, uplinks = len(ports_of(switch)), len(uplink_ports(switch))
+    if count > uplinks:
         why = f"{count} ports, each with memory zones of its own; DPDK's own limit is for few"
         yield ConfigKey("dpdk-max-memzones", "50000", why, sources.DPF, True)
-    if not eswitch.multiport and len(switch.uplinks) > 1:
-        why = f"{len(switch.uplinks)} uplinks, each with an eSwitch of its own"
-        yield ConfigKey("doca-eswitch-max", str(len(switch.uplinks)), why, sources.SPECTRUM_X, True)
+    if not eswitch.multiport and uplinks > 1:
+        why = f"{uplinks} uplinks, each with an eSwitch of its own"
+        yield ConfigKey("doca-eswitch-max", str(uplinks), why, sources.SPECTRUM_X, True)
 
 
 def _tracking(sizes: Sizes) -> ConfigKey:

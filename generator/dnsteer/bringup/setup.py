@@ -159,7 +159,9 @@ def _threads(switch: Switch) -> Iterator[str]:
         )
         return
     kind = derived.INTERFACE_TYPE[switch.flavor]
-    single = [n for n, p in switch.uplinks.items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options]
+    single = [
+        n for n, p in derived.uplink_ports(switch).items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options
+    ]
     if len(part.pmd_cores) > 1 and single:
         yield (
             f"there are {len(part.pmd_cores)} PMD cores, and uplink {single[0]} has one receive queue, which one core "

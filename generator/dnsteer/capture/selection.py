@@ -10,7 +10,7 @@ from dnsteer.capture.frames import TCP, TUNNELS, UDP, CapturedPacket, read_frame
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import near
-from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
+from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Switch, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.workers import named
 from dnsteer.switch.tools import SwitchError
@@ -105,7 +105,8 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> PacketSelection:
     pool = spec.pools[vip.pool]
     backends = [b for _, each in _serving(spec, vip.pool, pool) for b in each.backends]
     behind = dict.fromkeys(b.port for b in backends if b.port is not None)
-    out = PacketSelection(f"VIP {name}", tuple(dict.fromkeys([*spec.switch.uplinks, *behind])))
+    ports = [port for place in behind for port in _ports_at(spec.switch, place)]
+    out = PacketSelection(f"VIP {name}", tuple(dict.fromkeys([*derived.uplink_ports(spec.switch), *ports])))
     out.extended = MODES[vip.forwarding].uses_extension(pool)
     for address in vip.addresses:
         out.addresses.add(address.packed)
@@ -116,10 +117,17 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> PacketSelection:
     return out
 
 
+def _ports_at(switch: Switch, port: str | None) -> tuple[str, ...]:
+    """The ports of the bridge by which backends at *port* are, the members of a bond; without one all of uplinks."""
+    if port is None:
+        return tuple(derived.uplink_ports(switch))
+    return derived.bond_members(switch, port) or (port,)
+
+
 def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend]) -> PacketSelection:
     """The packets of one backend, or of all workers of one host."""
     port = backends[0].port
-    out = PacketSelection(f"backend {title}", (port,) if port is not None else tuple(spec.switch.uplinks))
+    out = PacketSelection(f"backend {title}", _ports_at(spec.switch, port))
     for vip in spec.vips.values():
         if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
             out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])

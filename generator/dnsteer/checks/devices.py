@@ -150,6 +150,9 @@ def _devices(scope: Scope) -> Iterator[tuple[Path, Device]]:
     for part, ports in (("uplinks", switch.uplinks), ("ports", switch.ports)):
         for name, port in ports.items():
             yield ("switch", part, name), port
+    for name, uplink in switch.uplinks.items():
+        for member, device in (uplink.members or {}).items():
+            yield ("switch", "uplinks", name, "members", member), device
     if switch.extension is not None:
         yield ("switch", "extension", "ingress"), switch.extension.ingress
         yield ("switch", "extension", "egress"), switch.extension.egress

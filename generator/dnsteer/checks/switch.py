@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.bonds import check_bonds
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
@@ -12,7 +13,7 @@ from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.part import Device
-from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
+from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Uplink, Vip
 
 _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
 """Options without which Open vSwitch does not open a device of a type."""
@@ -22,6 +23,7 @@ def check_switch(scope: Scope) -> Iterator[Finding]:
     """All findings of the switch."""
     yield from _datapath_type(scope)
     yield from _ports(scope)
+    yield from check_bonds(scope)
     yield from _macs(scope)
     yield from _return_path(scope)
 
@@ -39,7 +41,7 @@ def _datapath_type(scope: Scope) -> Iterator[Finding]:
 
 def _ports(scope: Scope) -> Iterator[Finding]:
     switch = scope.spec.switch
-    count = len(switch.uplinks) + len(switch.ports)
+    count = len(derived.uplink_ports(switch)) + len(switch.ports)
     if count > derived.MAX_PORTS:
         yield scope.finding(
             ("switch",),
@@ -68,7 +70,11 @@ def _ports(scope: Scope) -> Iterator[Finding]:
                 )
             if port.answers is not None:
                 yield from _answers(scope, (*path, "answers"), port.answers)
-            yield from _device(scope, path, port, devices)
+            if not isinstance(port, Uplink) or port.members is None:
+                yield from _device(scope, path, port, devices)
+                continue
+            for member, device in port.members.items():
+                yield from _device(scope, (*path, "members", member), device, devices)
     extension = switch.extension
     if extension is not None:
         for key, own in (("ingress", extension.ingress), ("egress", extension.egress)):

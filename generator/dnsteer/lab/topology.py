@@ -152,6 +152,11 @@ def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
     if is_followed(spec):
         spec = spec_with_macs(spec, None)  # the lab's machines have the stand-ins, and the agent finds them
+    bond = next((name for name, uplink in spec.switch.uplinks.items() if uplink.members), None)
+    if bond is not None:
+        raise TopologyError(
+            f"uplink {bond} is a bond, and the lab has no partner for one: give it one port in its place"
+        )
     macs = _lab_macs(spec)
     topology = Topology(spec, _clients(spec, macs), [], {}, {}, [])
     _Hosts(topology).add_all()

@@ -33,6 +33,7 @@ from dnsteer.render.flows import Flow
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
+from dnsteer.spec.derived import uplink_ports
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor
@@ -186,7 +187,7 @@ class Collector:
 
         self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
         own = known.spec.switch
-        names = {*own.uplinks, *own.ports}
+        names = {*uplink_ports(own), *own.ports}
         found = [
             ((name, counter), CounterReading((value,))) for name, counter, value in read_ports(ports) if name in names
         ]

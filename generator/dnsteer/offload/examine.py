@@ -291,9 +291,12 @@ def examine(
         out = Examination(loaded, plan, profile, harness.switch.version(), context, sampled=per_service)
         for kind, group in _by_kind(vectors(loaded.spec, reference, per_service=per_service)):
             frames = [Frame(v.port, v.data) for v in group]
-            harness.send(frames)
-            out.packets[kind] = len(frames)
-            progress(len(frames))
+            for way in harness.bond_ways():
+                if not way.down:  # by each member of a bond, while all have a link
+                    harness.use_bonds(way)
+                    harness.send(frames)
+                    out.packets[kind] = out.packets.get(kind, 0) + len(frames)
+                    progress(len(frames))
             for line in harness.switch.dump("dpctl/dump-flows", "-m").splitlines():
                 ufid = line.partition(",")[0]
                 if ufid.startswith("ufid:") and ufid not in by_ufid:

@@ -12,6 +12,7 @@ from dnsteer.offload.judge import OffloadContext
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
+from dnsteer.spec.derived import uplink_ports
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection, Switch
 from dnsteer.tables.access import ListedServiceRow
@@ -38,7 +39,7 @@ def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: F
         conntrack=conntrack and uses_conntrack(plan),
         port_kinds=_port_kinds(switch, flavor or switch.flavor),
         eswitches=_eswitches(switch, eswitch_setup(loaded, plan, flavor)),
-        local_ports=frozenset(set(ports_of(switch)) - set(switch.uplinks)),
+        local_ports=frozenset(set(ports_of(switch)) - set(uplink_ports(switch))),
     )
 
 
@@ -82,7 +83,7 @@ def _eswitches(switch: Switch, setup: Eswitch) -> dict[str, str]:
     if len({*by_port.values()} - {""}) < 2:
         return {}
     for name, port in ports_of(switch).items():
-        if name in switch.uplinks:
+        if name in uplink_ports(switch):
             continue
         by_port[name] = _representor_eswitch(name, port.options.get("dpdk-devargs", ""), by_port, setup)
     return by_port

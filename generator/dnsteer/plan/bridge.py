@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac
+from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac, uplink_ports
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
@@ -45,21 +45,17 @@ def ports_of(switch: Switch) -> dict[str, Device]:
     """All ports of the bridge by name."""
     part = switch.extension
     own = [] if part is None else [part.ingress, part.egress]
-    return {**switch.uplinks, **switch.ports, **{port.port: port for port in own}}
+    return {**uplink_ports(switch), **switch.ports, **{port.port: port for port in own}}
 
 
 def wanted_bridge(spec: Spec) -> WantedBridge:
     """The bridge of a spec."""
     switch = spec.switch
-    of_port = INTERFACE_TYPE[switch.flavor]
+    of_port, uplinks = INTERFACE_TYPE[switch.flavor], uplink_ports(switch)
     ports = tuple(
         WantedPort(
             name,
-            "uplink"
-            if name in switch.uplinks
-            else "port of backends"
-            if name in switch.ports
-            else "port of the extension",
+            "uplink" if name in uplinks else "port of backends" if name in switch.ports else "port of the extension",
             port.type if port.type is not None else of_port,
             dict(sorted(port.options.items())),
         )

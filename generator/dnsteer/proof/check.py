@@ -100,7 +100,11 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
                 comparison.send(chunk)
                 progress(len(chunk), senders.coverage.queries)
 
-        _send_all(harness, batches(senders), send, report)
+        for way in harness.bond_ways():
+            harness.use_bonds(way)
+            if way.member:
+                senders = Senders(loaded.spec, reference, per_service)
+            _send_all(harness, batches(senders), send, report, counts=not way.down)
         comparison.compare_backends()
         if overlay == NO_OVERLAY:
             prove_kept(loaded, harness, senders, report)
@@ -117,8 +121,10 @@ def _send_all(
     vector_batches: Iterable[Iterable[Vector]],
     send: Callable[[Sequence[Vector]], None],
     report: CheckReport,
+    *,
+    counts: bool,
 ) -> None:
-    """Send all vectors, and count the megaflows, masks and recirculations that queries and answers cause."""
+    """Send all vectors, and if it *counts* add the megaflows and recirculations of queries and answers, and their masks."""
     megaflows: set[tuple[int, str]] = set()
     masks: set[Mask] = set()
     number, others = 0, list[Vector]()
@@ -133,14 +139,15 @@ def _send_all(
             # megaflows are deleted. Until then all VIPs of a pool of two passes share those of the second.
             megaflows.add((number if flow.recirculated else -1, flow.key))
             masks.add(flow.mask)
-        report.recirculations += harness.counters().recirculations - before
+        report.recirculations += counts * (harness.counters().recirculations - before)
         if len(found) + len(others) >= _PORTION // 2:
             send(others)
             harness.forget_megaflows()
             number, others = number + 1, []
     send(others)
     harness.forget_megaflows()
-    report.megaflows, report.masks = len(megaflows), len(masks)
+    if counts:  # the members of a bond have megaflows of their own, of the same masks
+        report.megaflows, report.masks = report.megaflows + len(megaflows), max(report.masks, len(masks))
 
 
 def _compare_extension_slots(harness: Harness, reference: Reference, report: CheckReport) -> None:

@@ -14,7 +14,9 @@ from dnsteer.tables.table import Table, TemplateError
 
 _SHOWN = 300
 _GROUP = re.compile(r"\bgroup:(\d+)")
-ACTIONS = frozenset(["IN_PORT", "ct", "drop", "goto_table", "group", "meter", "move", "output", "set_field"])
+ACTIONS = frozenset(
+    ["IN_PORT", "bundle_load", "ct", "drop", "goto_table", "group", "meter", "move", "output", "set_field"]
+)
 """Actions after which `check` sees all that becomes of a packet: not so, for example, with CONTROLLER or NORMAL."""
 _BUCKET_ACTIONS = frozenset(["output", "resubmit", "set_field"])
 _IN_BRACKETS = re.compile(r"\([^()]*\)")

@@ -330,6 +330,7 @@ def environment() -> _Environment:
     # Filters, since Jinja2 takes far longer to call a function than a filter.
     env.filters.update(
         about=about,
+        active=active_member,
         bits=bits,
         hex=hex,
         numbered=numbered_slots,
@@ -385,6 +386,14 @@ def register_value(value: int) -> str:
 def port_name(name: str) -> str:
     """Return a port's name as ovs-ofctl --names prints it: quoted unless it is a plain identifier."""
     return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
+
+
+def active_member(members: tuple[str, ...]) -> str:
+    """Return the action after which the ingress port is the first member of a bond whose link is up, or none.
+
+    So IN_PORT leaves by that one, whichever member the packet came in by, and if it is the same one too.
+    """
+    return f"bundle_load(eth_src,0,active_backup,ofport,NXM_OF_IN_PORT[],members:{','.join(map(port_name, members))})"
 
 
 def place_in_spec(subject: Subject, file: str) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.limits import MAX_COPIES
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
@@ -179,6 +180,20 @@ def translated_probe(probe: Probe) -> str:
 def probe_uplink(switch: Switch, probe: Probe) -> str:
     """The uplink by which probes reach backends without a port."""
     return probe.uplink or next(iter(switch.uplinks))
+
+
+def bond_members(switch: Switch, name: str) -> tuple[str, ...]:
+    """The ports of the bond that an uplink is, the preferred one first; none where *name* is a port itself."""
+    uplink = switch.uplinks.get(name)
+    return tuple(uplink.members) if uplink is not None and uplink.members else ()
+
+
+def uplink_ports(switch: Switch) -> dict[str, Device]:
+    """The ports of the bridge by which queries come in: each uplink, or in its place the members of a bond."""
+    found: dict[str, Device] = {}
+    for name, uplink in switch.uplinks.items():
+        found |= uplink.members or {name: uplink}
+    return found
 
 
 def members(pool: Pool, reached: Reach) -> list[Backend]:

@@ -72,6 +72,7 @@ _LATER_SWITCH_KEYS = (
     "tracking",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
+_LATER_PORT_KEYS = ("vlan", "members", "mode")
 _LATER_POOL_KEYS = ("passes", "client_prefix")
 _LATER_VIP_KEYS = ("announce", "limits", "access", "keep", "errors")
 _LATER_LIMIT_KEYS = ("clients", "tcp_syn")
@@ -155,7 +156,10 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     if spec.switch.probe is not None and not spec.switch.probe.watch:
         about = {**about, "switch": {**dict.fromkeys(about["switch"], True), "probe": {"watch"}}}
     ports = {
-        part: {name: {"vlan"} for name, port in found.items() if port.vlan is None}
+        part: {
+            name: _defaults_of(port, [key for key in _LATER_PORT_KEYS if hasattr(port, key)])
+            for name, port in found.items()
+        }
         for part, found in (("uplinks", spec.switch.uplinks), ("ports", spec.switch.ports))
     }
     of_switch = about["switch"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
@@ -19,7 +19,9 @@ from dnsteer.proof.dns_frames import answer_frame, query_frame
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import AddressService, Expectation, Reference
 from dnsteer.proof.reference.topology import packed_mac
+from dnsteer.render.templates import active_member
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.derived import bond_members
 from dnsteer.spec.errors import show_path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
@@ -28,6 +30,7 @@ from dnsteer.status.flow_counts import FlowKey
 from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
 from dnsteer.switch.unixctl import Appctl
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
+from dnsteer.tables.ingress import PortRow
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.passes import with_chosen
 from dnsteer.tables.table import Register
@@ -169,6 +172,7 @@ class PathTracer:
 
     def __init__(self, loaded: Loaded, plan: Plan, overlay: Overlay) -> None:
         self._loaded, self._plan, self._overlay = loaded, plan, overlay
+        self._bonds = {active_member(p.members): p.bond for p in plan.rows.of(PortRow) if p.members}
 
     def trace(self, switch: Appctl, query: PathQuery) -> PathView:
         """Trace a query, and the answer to it. Raises SwitchError or UnavailableError where the switch cannot be asked."""
@@ -208,13 +212,15 @@ class PathTracer:
         return self._with_answer(view, switch, reference, service)
 
     def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[TracedPath, Trace]:
-        bridge = self._plan.bridge
-        trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
+        bridge, ports = self._plan.bridge, bond_members(self._loaded.spec.switch, port)
+        trace = read_trace(
+            switch.run("ofproto/trace", "--names", bridge, f"in_port={ports[0] if ports else port}", data.hex())
+        )
         steps = tuple(self._step(flow) for flow in trace.flows)
         enters = headers_of(port, data)
         # The datapath actions are those of further bridges too, which may drop it or let it recirculate.
         drops, recirculates = (not trace.onward and each for each in (trace.drops, trace.recirculates))
-        leaves = () if drops or recirculates else tuple(_leaving(trace, enters))
+        leaves = () if drops or recirculates else tuple(_leaving(trace, enters, self._bonds))
         otherwise = "" if drops or recirculates else _otherwise(trace, leaves)
         return TracedPath(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
 
@@ -298,16 +304,18 @@ def headers_of(port: str, data: bytes) -> PathHeaders:
     )
 
 
-def _leaving(trace: Trace, enters: PathHeaders) -> Iterable[PathHeaders]:
-    """What leaves, by the ports that flows send it to and its fields in the end."""
+def _leaving(trace: Trace, enters: PathHeaders, bonds: Mapping[str, str]) -> Iterable[PathHeaders]:
+    """What leaves, by the ports that flows send it to and its fields in the end. *bonds* has bonds by their action."""
+    own = enters.port
     in_the_end = enters if trace.final == UNCHANGED else _final(trace, enters.port)
     if in_the_end is None:
         return
     for flow in trace.flows:
         for action in flow.actions:
+            own = bonds.get(action, own)
             m = _OUTPUT.match(action)
             if m is not None or action == "IN_PORT":
-                yield replace(in_the_end, port=m[1].strip('"') if m is not None else enters.port)
+                yield replace(in_the_end, port=m[1].strip('"') if m is not None else own)
 
 
 def _final(trace: Trace, port: str) -> PathHeaders | None:

@@ -104,6 +104,9 @@ def path_of_port(spec: Spec, port: str) -> Path:
     """Return the path of the port in the spec."""
     if spec.switch.probe is not None and port == spec.switch.probe.port:
         return ("switch", "probe")
+    for name, uplink in spec.switch.uplinks.items():
+        if port in (uplink.members or ()):
+            return ("switch", "uplinks", name, "members", port)
     return ("switch", "uplinks" if port in spec.switch.uplinks else "ports", port)
 
 

@@ -45,6 +45,7 @@ _READING = (
 """Commands that change nothing, so that one that outlives this process does no harm."""
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
+_MEMBERS = re.compile(r"(?<=\bmembers:)[\w,]+")
 _CONFIG = re.compile(r"\s*config:\s*(.*)")
 _FRAGMENTS = re.compile(r"\bfrags=(\S+)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
@@ -269,8 +270,8 @@ class OpenFlow:
         same = known.intersection(lines)  # nearly all
         tables = Tables(same, bits=bits, fragments=fragments[1] if fragments else "")
         for line in filterfalse(tables.same.__contains__, lines):
-            if "in_port=" in line or "output:" in line:
-                line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
+            if _uses_ports(line):
+                line = _with_names(line, names)
             if line in known:
                 tables.same.add(line)
             elif "actions=" in line:
@@ -305,10 +306,10 @@ class OpenFlow:
         if len(wheres) > _MAX_DUMPS:
             wheres = {f"table={flow.table}" for flow in flows}
         texts = [self.ofctl("dump-flows", where, "--stats") for where in sorted(wheres)]
-        names = _read_ports(self.ofctl("show"))[0] if any("in_port=" in text for text in texts) else {}
+        names = _read_ports(self.ofctl("show"))[0] if any(map(_uses_ports, texts)) else {}
         found = {}
         for line in filter(_COUNT.search, "\n".join(texts).splitlines()):
-            count, named = _COUNT.search(line), _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line.strip())
+            count, named = _COUNT.search(line), _with_names(line.strip(), names)
             key = _read_flow(_STATISTICS.sub("", named))[0].key
             if count is not None and key in wanted:
                 found[key] = int(count[1])
@@ -346,13 +347,24 @@ class OpenFlow:
         """
         timeout = self._timeout + len(lines) / _LINES_PER_SECOND
         # Only where there are any: ovs-ofctl asks the switch for them first, which takes 8 ms.
-        names = any("in_port=" in line or "output:" in line for line in lines)
+        names = any(map(_uses_ports, lines))
         try:
             self.ofctl("bundle", "-", names=names, stdin="\n".join(lines) + "\n", timeout=timeout)
         except TimedOutError as err:
             raise UnconfirmedError(str(err)) from None
         except CommandError as err:
             raise _refusal(err, lines) from None
+
+
+def _uses_ports(text: str) -> bool:
+    """Whether flows name ports of the bridge."""
+    return "in_port=" in text or "output:" in text or "members:" in text
+
+
+def _with_names(line: str, names: Mapping[str, str]) -> str:
+    """The flow with names in place of its numbers of ports."""
+    line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
+    return _MEMBERS.sub(lambda m: ",".join(names.get(each, each) for each in m[0].split(",")), line)
 
 
 def _read_ports(text: str) -> tuple[dict[str, str], dict[str, frozenset[str]]]:

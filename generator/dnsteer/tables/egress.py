@@ -23,7 +23,8 @@ class EgressRow(NamedTuple):
     """Output of queries or answers (*path*) to port number *out*, named *name*; an empty name is the ingress port.
 
     If *in_port* is given, only for packets that came in by it; if *protocol* is, only for those of that family. *tag* is the
-    action that gives answers the uplink's VLAN; queries have their backend's by then."""
+    action that gives answers the uplink's VLAN; queries have their backend's by then. *members* are those of the bond that
+    *name* is."""
 
     subject: Subject
     path: int
@@ -34,6 +35,7 @@ class EgressRow(NamedTuple):
     next_hop: str
     protocol: str = ""
     tag: str = ""
+    members: tuple[str, ...] = ()
 
 
 class ProbeEgressRow(NamedTuple):
@@ -47,6 +49,7 @@ class ProbeEgressRow(NamedTuple):
     name: str
     set_source: bool
     to_mac: str
+    members: tuple[str, ...] = ()
 
 
 def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
@@ -59,18 +62,20 @@ def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
 
 
 def _queries(ctx: Context) -> Iterator[EgressRow]:
-    ports = ctx.rows.of(PortRow)
+    ports = {port.number: port for port in ctx.rows.of(PortRow)}.values()  # once for the members of a bond
     outs = {row.out for row in ctx.rows.of(ForwardRow)}
     if OUT_SAME in outs:
         yield EgressRow(ctx.pipeline, QUERY, OUT_SAME, "", "", set_source=True, next_hop="")
     for port in ports:
         if port.number not in outs:
             continue
-        if port.uplink:
+        if port.uplink and not port.members:
             yield EgressRow(port.subject, QUERY, port.number, "", port.name, set_source=True, next_hop="")
             if sum(p.uplink for p in ports) == 1:
                 continue  # queries come in by uplinks alone
-        yield EgressRow(port.subject, QUERY, port.number, port.name, "", set_source=port.uplink, next_hop="")
+        yield EgressRow(
+            port.subject, QUERY, port.number, port.in_spec, "", port.uplink, next_hop="", members=port.members
+        )
 
 
 def _answers(ctx: Context) -> Iterator[EgressRow]:
@@ -83,21 +88,21 @@ def _answers(ctx: Context) -> Iterator[EgressRow]:
         elif port.answers_out is not None:
             outs[port.answers_out] = by_number[port.answers_out]
     for number, port in outs.items():
-        yield from _to_routers(port, number, port.name, "")
+        yield from _to_routers(port, number, port.in_spec, "")
 
 
 def _to_routers(port: PortRow, out: int, name: str, in_port: str) -> Iterator[EgressRow]:
     """Yield the row of answers to the router at a port, or one for each family whose router is known."""
     one, other = port.next_hops
-    tag = port.tag
+    tag, members = port.tag, port.members if name else ()
     if one == other and one:
-        yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=one, tag=tag)
+        yield EgressRow(
+            port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=one, tag=tag, members=members
+        )
         return
     for protocol, mac in (("ip", one), ("ipv6", other)):
         if mac:
-            yield EgressRow(
-                port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=mac, protocol=protocol, tag=tag
-            )
+            yield EgressRow(port.subject, ANSWER, out, name, in_port, True, mac, protocol, tag, members)
 
 
 def _extension(ctx: Context) -> Iterator[EgressRow]:
@@ -127,9 +132,9 @@ def _probes(ctx: Context) -> Iterator[ProbeEgressRow]:
         return
     ports = {port.number: port for port in ctx.rows.of(PortRow)}
     for out in dict.fromkeys(row.out for row in ctx.rows.of(ForwardRow)):
-        name = derived.probe_uplink(switch, switch.probe) if out == OUT_SAME else ports[out].name
-        subject = next(port.subject for port in ports.values() if port.name == name)
-        yield ProbeEgressRow(subject, out, name, set_source=name in switch.uplinks, to_mac="")
+        name = derived.probe_uplink(switch, switch.probe) if out == OUT_SAME else ports[out].in_spec
+        at = next(port for port in ports.values() if port.in_spec == name)
+        yield ProbeEgressRow(at.subject, out, name, set_source=at.uplink, to_mac="", members=at.members)
     part = switch.extension
     if part is not None and any(row.extended for row in ctx.rows.of(ServiceRow)):
         name, mac = part.ingress.port, derived.probe_mac(switch, switch.probe)

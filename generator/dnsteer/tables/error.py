@@ -32,17 +32,23 @@ class ErrorRow(NamedTuple):
 class BackendCopy(NamedTuple):
     """A copy for the backend at *mac*; an empty *port* is the ingress port. By an uplink the source MAC is written.
 
-    *tag* is the action that gives the copy the backend's VLAN, with priority 0.
+    *tag* is the action that gives the copy the backend's VLAN, with priority 0; *members* are those of the bond that *port*
+    is.
     """
 
     mac: str
     port: str
     set_source: bool
     tag: str = ""
+    members: tuple[str, ...] = ()
 
 
 class CopyRow(NamedTuple):
-    """The copies of an error that came in by an *uplink*. Those whose source MAC is written are the last ones."""
+    """The copies of an error that came in by an *uplink*, or by a member of one.
+
+    Those whose source MAC is written are the last ones, and of these the ones that leave by another bond, since the member
+    that is active there becomes the ingress port.
+    """
 
     subject: Subject
     receivers: int
@@ -90,16 +96,20 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family) -> I
     subject = ctx.subject(Category.POOL, number, f"ICMP errors for backends of {of_pools}", ("pools", pools[0]))
     for uplink in ctx.spec.switch.uplinks:
         found = dict.fromkeys(_copy(ctx, backend, uplink) for backend in backends)
-        if found:
-            yield CopyRow(subject, receivers, uplink, tuple(sorted(found, key=lambda each: each.set_source)))
+        ordered = tuple(sorted(found, key=lambda each: (each.set_source, bool(each.members))))
+        for port in derived.bond_members(ctx.spec.switch, uplink) or (uplink,):
+            if ordered:
+                yield CopyRow(subject, receivers, port, ordered)
 
 
 def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
-    from dnsteer.spec.networks import vlan_of  # here, since the quick verbs do without it
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.networks import vlan_of
 
     port = "" if backend.port in (None, uplink) else backend.port or ""
     tag = ctx.vlans.tag_alone(vlan_of(ctx.spec.switch, backend))
-    return BackendCopy(backend.mac, port, not port or port in ctx.spec.switch.uplinks, tag)
+    switch = ctx.spec.switch
+    return BackendCopy(backend.mac, port, not port or port in switch.uplinks, tag, derived.bond_members(switch, port))
 
 
 def _none(_: Context) -> Iterator[ErrorRow]:

@@ -26,7 +26,8 @@ class PortRow(NamedTuple):
     """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped.
 
     *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known. *tag* is
-    the action that gives a frame the VLAN of the port itself.
+    the action that gives a frame the VLAN of the port itself. *bond* is the uplink whose *members* this is one of, the
+    preferred one first; empty: it is a port of its own. The members of a bond have one number.
     """
 
     subject: Subject
@@ -37,6 +38,13 @@ class PortRow(NamedTuple):
     answers_out: int | None
     networks: tuple[NetworkRow, ...]
     tag: str
+    bond: str = ""
+    members: tuple[str, ...] = ()
+
+    @property
+    def in_spec(self) -> str:
+        """The name by which the spec refers to it."""
+        return self.bond or self.name
 
 
 class ProbeRow(NamedTuple):
@@ -54,7 +62,9 @@ class ProbeRow(NamedTuple):
 class AskedRow(NamedTuple):
     """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*.
 
-    *match* is that of its VLAN, *tag* and *untag* are the actions on the way to it and back."""
+    *match* is that of its VLAN, *tag* and *untag* are the actions on the way to it and back. *members* are those of the bond
+    that *name* is; empty: it is a port.
+    """
 
     subject: Subject
     family: Family
@@ -64,6 +74,12 @@ class AskedRow(NamedTuple):
     match: str
     tag: str
     untag: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports of the bridge that it answers by."""
+        return self.members or (self.name,)
 
 
 def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
@@ -83,7 +99,10 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
             router = switch.uplinks[name].next_hop if is_uplink else None
             next_hops = router_mac(router, "ipv4") or "", router_mac(router, "ipv6") or ""
             here = vlans.networks(name), vlans.tag_of_port(name)
-            yield PortRow(subject, name, number, is_uplink, next_hops, out, *here)
+            members = derived.bond_members(switch, name)
+            for port in members or (name,):
+                bond = name if members else ""
+                yield PortRow(subject, port, number, is_uplink, next_hops, out, *here, bond, members)
     if switch.probe is not None:
         subject = ctx.subject(Category.PROBE, 0, f"port {switch.probe.port} for probes", ("switch", "probe"))
         addresses = tuple((derived.family_of(a.ip), str(a.ip)) for a in switch.probe.addresses)
@@ -93,7 +112,8 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
             number = 1 << 38 | numbers[f"{n.address}/{n.port}"]
             subject = ctx.subject(Category.PROBE, number, n.title, n.path)
             tags = vlans.match(n.vlan), vlans.tag(n.vlan), vlans.untag
-            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port, *tags)
+            members = derived.bond_members(switch, n.port)
+            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port, *tags, members)
 
 
 TABLE = Table(

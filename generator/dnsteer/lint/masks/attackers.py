@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
-from dnsteer.spec.derived import routed_prefixes
+from dnsteer.spec.derived import bond_members, routed_prefixes, uplink_ports
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network
 from dnsteer.spec.networks import NO_VLAN, own_vlan
@@ -84,8 +84,8 @@ def routed_attacker(spec: Spec) -> Attacker:
     never = {"nw_ttl": frozenset((0, 255))}  # the router has taken one, and forwards none that it took to zero
     by_vlan: dict[int, tuple[str, ...]] = {}
     for name in spec.switch.uplinks:
-        vlan = own_vlan(spec.switch, name)
-        by_vlan[vlan] = (*by_vlan.get(vlan, ()), name)
+        vlan, ports = own_vlan(spec.switch, name), bond_members(spec.switch, name) or (name,)
+        by_vlan[vlan] = (*by_vlan.get(vlan, ()), *ports)
     senders = [
         Sender(uplinks, kinds, vlans=frozenset((vlan,)), choices=choices, never=never)
         for vlan, uplinks in by_vlan.items()
@@ -95,7 +95,7 @@ def routed_attacker(spec: Spec) -> Attacker:
 
 def network_attacker(spec: Spec) -> Attacker:
     """Somebody on the network itself: any frame at any port."""
-    ports = (*spec.switch.uplinks, *spec.switch.ports)
+    ports = (*uplink_ports(spec.switch), *spec.switch.ports)
     return Attacker("on the network itself", (Sender(ports), *_extension(spec)), _LINK_VALUES)
 
 

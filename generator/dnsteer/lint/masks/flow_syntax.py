@@ -172,6 +172,10 @@ class CommitConnection:
 FlowAction = CommitConnection | SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | ApplyMeter
 
 
+_ACTIVE_MEMBER = re.compile(r"bundle_load\(eth_src,0,active_backup,ofport,NXM_OF_IN_PORT\[\],members:[^)]*\),")
+"""The action by which another member of a bond becomes the ingress port. It looks at no field but the ingress port, which
+each datapath flow matches anyway; and flows that match it have one for each member."""
+
 _RESERVED_PORTS = ("IN_PORT", "LOCAL")
 
 
@@ -179,7 +183,7 @@ _RESERVED_PORTS = ("IN_PORT", "LOCAL")
 def parse_actions(text: str) -> tuple[FlowAction, ...]:
     """Parse actions as ovs-ofctl prints them. Raises UnknownError for actions that the model does not cover."""
     try:
-        parsed = OFPFlow(f"actions={text}").actions
+        parsed = OFPFlow(f"actions={_ACTIVE_MEMBER.sub('', text)}").actions
     except Exception as err:
         raise UnknownError(f"actions {text} cannot be read: {err}") from err
     return tuple(action for each in parsed for name, value in each.items() for action in _action(name, value, text))

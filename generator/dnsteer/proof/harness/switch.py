@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from ipaddress import ip_address
 from types import TracebackType
 
@@ -42,6 +43,14 @@ _CONNECTION = re.compile(r"^tcp,orig=\(src=([^,]+),dst=([^,]+),sport=(\d+),dport
 _MAX_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
 
 
+@dataclass(frozen=True)
+class BondWay:
+    """How packets come in by bonds: by which member, counted from 0, or the last one; and how many first ones are *down*."""
+
+    member: int = 0
+    down: int = 0
+
+
 class Harness:
     """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
 
@@ -61,6 +70,8 @@ class Harness:
         self._ports = [*(port.name for port in plan.rows.of(PortRow)), *probes, *self._extension_ports]
         self._resources = ExitStack()
         self._captures: dict[str, RawPcapReader] = {}
+        self._bonds = {port.bond: port.members for port in plan.rows.of(PortRow) if port.members}
+        self._way = BondWay()
         self._sent = 0
 
     def __enter__(self) -> Harness:
@@ -111,6 +122,34 @@ class Harness:
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")
 
+    def bond_ways(self) -> list[BondWay]:
+        """All ways to send by bonds: by each member, then by the last one while the others are down; one without bonds."""
+        most = max(map(len, self._bonds.values()), default=1)
+        return [*map(BondWay, range(most)), *([BondWay(most - 1, most - 1)] if most > 1 else [])]
+
+    def use_bonds(self, way: BondWay) -> None:
+        """Send what comes in by bonds the *way*, with the links of members up or down for it."""
+        if way == self._way:
+            return
+        for members in self._bonds.values():
+            for i, port in enumerate(members[:-1]):
+                if (i < way.down) != (i < self._way.down):
+                    state = "down" if i < way.down else "up"
+                    self.switch.appctl("netdev-dummy/set-admin-state", port, state)
+                    self.switch.vsctl("--timeout=10", "wait-until", "Interface", port, f"link_state={state}")
+        self._way = way
+        for _ in range(3):  # each is answered in another round of the switch's main loop, which sees to the ports first
+            self.switch.appctl("version")
+
+    def _enters(self, port: str) -> str:
+        """The port of the bridge by which a packet comes in that the spec sends in by *port*."""
+        members = self._bonds.get(port, (port,))
+        return members[min(self._way.member, len(members) - 1)]
+
+    def _leaves(self) -> dict[str, str]:
+        """The bonds by the members that packets must leave by: the first ones that are up."""
+        return {members[min(self._way.down, len(members) - 1)]: bond for bond, members in self._bonds.items()}
+
     def counters(self) -> Counters:
         """Return the switch's own packet counters."""
         return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
@@ -142,7 +181,7 @@ class Harness:
 
         def flush() -> None:
             if batch:
-                self.switch.appctl("netdev-dummy/receive", port, *batch)
+                self.switch.appctl("netdev-dummy/receive", self._enters(port), *batch)
                 self._sent += len(batch)
                 batch.clear()
                 self._settle()
@@ -169,12 +208,13 @@ class Harness:
         """Return the frames that left since the last call: by the spec's ports, and by the extension's."""
         out: list[Frame] = []
         to_extension: list[Frame] = []
+        leaves = self._leaves()
         for port in self._ports:
             reader = self._captures.get(port)
             if reader is None:
                 reader = self._captures[port] = RawPcapReader(self._capture(port))
             frames = to_extension if port in self._extension_ports else out
-            frames.extend(Frame(port, bytes(data)) for data, _ in reader)
+            frames.extend(Frame(leaves.get(port, port), bytes(data)) for data, _ in reader)
         return out, to_extension
 
     def _close_captures(self) -> None:
@@ -206,8 +246,8 @@ class Harness:
         self.plan = plan
 
     def port_number(self, name: str) -> int:
-        """The OpenFlow number of a port of the private switch."""
-        return int(self.switch.vsctl("get", "Interface", name, "ofport"))
+        """The OpenFlow number of a port of the private switch, of a bond that of the member by which packets come in."""
+        return int(self.switch.vsctl("get", "Interface", self._enters(name), "ofport"))
 
     def trace(self, port: str, data: bytes) -> str:
         """`ofproto/trace` of a packet."""

@@ -20,6 +20,7 @@ from pydantic import (
 from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
+from dnsteer.spec.model.bond import Bond
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Extension, HashFields
@@ -239,8 +240,8 @@ class Interfaces(Device):
     )
 
 
-class Uplink(Interfaces):
-    """A port towards the network: queries come in here, and backends may sit behind it."""
+class Uplink(Interfaces, Bond):
+    """A port towards the network, or a bond of ports: queries come in here, and backends may sit behind it."""
 
     next_hop: Router | None = Field(
         default=None,
