@@ -217,6 +217,7 @@ def _add_workers(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -
         served = [v for v in vips.values() if name in (v["pool"], pools[v["pool"]].get("backup", {}).get("pool"))]
         if len(served) == 1 and pool["selection"] in ("source-port", "dp-hash") and draw(st.integers(0, 2)) == 0:
             served[0] |= {"forwarding": "nat", "fragments": draw(st.sampled_from(["restore", "drop"]))}
+            served[0].pop("errors", None)
         if not served or any(not _may_have_workers(vip) for vip in served) or draw(st.integers(0, 2)) == 0:
             continue
         for number, backend in enumerate(pool["backends"]):

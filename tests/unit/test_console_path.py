@@ -97,9 +97,9 @@ bridge("br-dns")
     goto_table:22
 22. ip,reg0=0x4131,reg3=0x1, priority 100, cookie 0xd453060000004131
     set_field:192.0.2.11->ip_dst
-    ct(table=23)
+    ct(table=24)
     drop
-     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 23.
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 24.
      -> Sets the packet to an untracked state, and clears all the conntrack fields.
 
 Final flow: udp,in_port=1,nw_src=203.0.113.1,nw_dst=192.0.2.11,tp_src=40000,tp_dst=53
@@ -115,8 +115,8 @@ Flow: recirc_id=0x1,ct_state=new|trk,eth,udp,reg0=0x4131,reg3=0x1
 bridge("br-dns")
 ----------------
     thaw
-        Resuming from table 23
-23. udp,reg0=0x4131, priority 100, cookie 0xd453060000004131
+        Resuming from table 24
+24. udp,reg0=0x4131, priority 100, cookie 0xd453060000004131
     goto_table:30
 
 Final flow: unchanged

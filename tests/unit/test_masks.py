@@ -29,8 +29,9 @@ from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
-from dnsteer.spec.derived import copies_errors, slot_count
+from dnsteer.spec.derived import copies_errors, keeps, slot_count
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.lint import MASKS
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.spec.networks import has_vlans
 from dnsteer.switch.masks import mask_of, prefix, show_mask
@@ -53,8 +54,7 @@ def bound(*rows: tuple[int, int, str, str]) -> MaskBound:
 def test_examples_stay_within_the_budget(file: Path) -> None:
     loaded = load_spec(file)
     found = mask_bound(build_plan(loaded))
-    budgets = {"access": 40, "authoritative": 40, "resolvers": 40, "keep": 37}
-    assert found.total <= loaded.spec.lint.masks == budgets.get(file.stem, 33)
+    assert found.total <= loaded.spec.lint.masks == MASKS
     assert not [str(part) for part in found.parts if part.many]
 
 
@@ -127,6 +127,9 @@ def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # Two for each family and number of buckets; and with flags of TCP one more for each family and way to a slot.
     more += 4 * len({limit.clients.buckets for limit in limits if limit.clients is not None})
     more += 4 * max(1, len(widths)) if any(limit.tcp_syn is not None for limit in limits) else 0
+    # With kept connections two for each family and number of slots, by their mark and by their slot, and two that begin.
+    kept = [pools[v.pool].slots for v in loaded.spec.vips.values() if keeps(v)]
+    more += 4 * len(set(kept)) + 4 * bool(kept)
     # One for codes of ICMP errors, and two for each family for those that are copied.
     more += 5 if any(copies_errors(vip, pools[vip.pool]) for vip in loaded.spec.vips.values()) else 0
     assert found.total <= 29 + 2 * max(0, len(widths) - 1) + more

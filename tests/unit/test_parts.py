@@ -122,7 +122,7 @@ def test_what_one_file_has_keeps_its_order(tmp_path: Path) -> None:
     """So a spec whose pools or VIPs are moved to a file of their own stays as it is."""
     example = (EXAMPLES / "authoritative.yaml").read_text()
     start = example.index("pools:")
-    end = example.index("lint:")
+    end = example.index("vips:")
     spec = write(tmp_path, spec="include: [pools.yaml]\n" + example[:start] + example[end:], pools=example[start:end])
     assert load_spec(spec).digest == load_spec(EXAMPLES / "authoritative.yaml").digest
 

@@ -14,7 +14,7 @@ from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.tables.order import PIPELINE
 
 ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} actions=drop" for n in (1, 2, 3))
-PASSES = ("client", "client_meter", "admit_clients", "selection")
+PASSES = ("client", "client_meter", "admit_clients", "keep", "selection")
 ANSWERS = ("ingress", "return", "fragment", "egress")
 
 

@@ -187,7 +187,7 @@ def test_random_specs_give_each_worker_its_port(loaded: Loaded) -> None:
 def test_random_specs_have_workers_sometimes() -> None:
     found = []
 
-    @settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(specs())
     def look(loaded: Loaded) -> None:
         found.append(bool(worker_counts(loaded.spec)))

@@ -9,10 +9,10 @@ makes its priority an exact match in the datapath; an action that writes what is
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.networks import has_vlans, networks_of, own_vlan
+if TYPE_CHECKING:
+    from dnsteer.spec.model.spec import Spec
 
 _TAGGED = 0x1000
 NO_ID = "vlan_tci=0x0000/0x0fff"
@@ -31,6 +31,8 @@ class Vlans:
     """The VLANs of a spec as flows have them. Matches begin with a comma, actions end with one; both may be empty."""
 
     def __init__(self, spec: Spec) -> None:
+        from dnsteer.spec.networks import has_vlans  # here, since the quick verbs do without it
+
         self._spec = spec
         self._any = spec.switch.vlans == "any"
         self._named = has_vlans(spec)
@@ -52,6 +54,8 @@ class Vlans:
 
     def tag_of_port(self, port: str) -> str:
         """The action that gives a frame the VLAN of an uplink or port itself."""
+        from dnsteer.spec.networks import own_vlan  # here, since the quick verbs do without it
+
         return self.tag(own_vlan(self._spec.switch, port))
 
     def match(self, vlan: int) -> str:
@@ -69,6 +73,8 @@ class Vlans:
 
     @cached_property
     def _networks(self) -> dict[str, tuple[NetworkRow, ...]]:
+        from dnsteer.spec.networks import networks_of  # here, since the quick verbs do without it
+
         found: dict[str, tuple[NetworkRow, ...]] = {}
         for n in networks_of(self._spec):
             row = NetworkRow("" if self._any else self.match(n.vlan), n.vips, n.gateways)

@@ -33,7 +33,8 @@ from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 
 _WRITES_TAG = "->vlan_tci"
-_AGAIN = re.compile(r"\bct\((?:[^()]*,)?table=(\d+)")
+_NEXT = re.compile(r"\b(?:goto_table:|ct\((?:[^()]*,)?table=)(\d+)")
+_ALWAYS = frozenset(("dl_type", "nw_proto", "nw_frag"))
 _MANY = 4096
 """If a table has more addresses than this, every prefix length is assumed possible."""
 Rule = tuple[Match, int, str]
@@ -249,16 +250,31 @@ class Lookups:
             by_table[flow.table].append(flow)
         self._tables = {number: ClassifierTable(found) for number, found in by_table.items()}
         self.first = min(self._tables)
-        live: set[str] = {"dl_type", "nw_proto", "nw_frag"}
+        leads_to = {number: self._leads_to(number) for number in self._tables}
+        own = {number: frozenset(self._used_in(number)) for number in self._tables}
         self._live: dict[int, frozenset[str]] = {}
-        for number in sorted(self._tables, reverse=True):
-            live |= self._tables[number].matched
-            if any(_WRITES_TAG in actions for actions in self._tables[number].actions):
-                live.add("vlan_tci")  # whether a tag changes depends on what it was
-            for back in {int(found[1]) for flow in by_table[number] if (found := _AGAIN.search(flow.actions))}:
-                live |= {name for n, table in self._tables.items() if n >= back for name in table.matched}
-            self._live[number] = frozenset(live)
+        self._later: dict[int, frozenset[str]] = {}
+        found: dict[int, frozenset[str]] | None = None
+        while found != self._live:  # the tracker leads back, so that one round is not enough
+            found = dict(self._live)
+            for number in sorted(self._tables, reverse=True):
+                self._later[number] = _ALWAYS.union(*(self._live.get(n, own[n]) for n in leads_to[number]))
+                self._live[number] = own[number] | self._later[number]
         self._found: dict[tuple[int, frozenset[tuple[str, FieldBits]]], Outcomes] = {}
+
+    def _leads_to(self, number: int) -> set[int]:
+        """The tables to which flows of a table send packets on; with a group all later ones."""
+        actions = self._tables[number].actions
+        found = {int(target) for text in actions for target in _NEXT.findall(text)}
+        if any("group:" in text for text in actions):
+            found |= {later for later in self._tables if later > number}
+        return found & self._tables.keys()
+
+    def _used_in(self, number: int) -> Iterator[str]:
+        """The fields on which it depends what a table does."""
+        yield from self._tables[number].matched
+        if any(_WRITES_TAG in actions for actions in self._tables[number].actions):
+            yield "vlan_tci"  # whether a tag changes depends on what it was
 
     @cached_property
     def _recirculating(self) -> frozenset[int]:
@@ -278,7 +294,7 @@ class Lookups:
         return number in self._tables
 
     def live(self, number: int) -> frozenset[str]:
-        """The fields that a table or a later one matches."""
+        """The fields that a table matches, or one that it leads to."""
         return self._live.get(number, frozenset())
 
     def named(self) -> Iterator[tuple[str, FieldBits]]:
@@ -290,8 +306,8 @@ class Lookups:
         return self._tables[number]
 
     def later(self, number: int) -> frozenset[str]:
-        """The fields that tables after this one match."""
-        return next((self._live[n] for n in sorted(self._live) if n > number), frozenset[str]())
+        """The fields that the tables match to which this one leads."""
+        return self._later.get(number, frozenset())
 
     def lookup(self, number: int, known: Mapping[str, FieldBits]) -> Outcomes:
         """What a lookup in a table may find."""

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from dnsteer.spec.model.part import Part, bounds, whole
 from dnsteer.spec.model.types import wrong_value
 
-MASKS = 33
+MASKS = 44
 """Masks that hostile traffic may make of the tables, when the spec sets no budget."""
 MEGAFLOWS = 60_000
 """Megaflows beyond those of good traffic that somebody behind a router may make, when the spec sets no budget."""
