@@ -33,7 +33,7 @@ def held(text: str) -> None:
             assert finding.found and finding.expected
             assert 0 <= finding.line <= last
             assert all(line.isprintable() and len(line) < 1000 for line in finding.text("spec.yaml").split("\n"))
-        assert len({(f.path, f.found, f.expected) for f in error.findings}) == len(error.findings)
+        assert len({(f.line, f.path, f.found, f.expected) for f in error.findings}) == len(error.findings)
     else:
         build_plan(loaded)
 
@@ -57,6 +57,7 @@ trees = st.recursive(
 @example(text="? [a, b]\n: c\n")
 @example(text="- *a\n")
 @example(text="{? {? : }}")
+@example(text="?\n?\n?")
 def test_random_text_is_loaded_or_refused(text: str) -> None:
     held(text)
 
