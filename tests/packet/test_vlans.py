@@ -21,7 +21,9 @@ from tests.mask_attack import attack
 from tests.packet.switches import EXAMPLES
 from tests.unit.spec_text import changed, load
 
-TEXT = (EXAMPLES / "vlans.yaml").read_text(encoding="utf-8")
+EXAMPLE = (EXAMPLES / "vlans.yaml").read_text(encoding="utf-8")
+TEXT = EXAMPLE.replace(", vlan: 200}", "}").replace("\npools:", "\ndefaults:\n  backends: {vlan: 200}\n\npools:", 1)
+"""The example with the VLAN of its backends in one place."""
 SEVERAL = """\
 apiVersion: dnsteer/v1
 switch:
