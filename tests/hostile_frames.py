@@ -6,15 +6,18 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.lint.masks.flow_syntax import Match
+from dnsteer.proof.reference.wire import MalformedError, write_checksums
 
 _ETHERTYPES = (ARP, IPV4, IPV6, 0x8035, 0x8847, 0x88CC, 0x8100, 0x88A8, 0x894F, 0x88B5, 0x0600, 0x0003)
 _PROTOCOLS = (UDP, TCP, ICMP, ICMPV6, 2, 132, 47, 44, 136, 0, 255)
 _EXTENSIONS = (0, 43, 60, 51)  # hop-by-hop options, routing, destination options, authentication
 _ADDRESSES = {IPV4: ("nw_src", "nw_dst"), IPV6: ("ipv6_src", "ipv6_dst")}
+_SYN, _ACK = 0x02, 0x10
 _PADDING = bytes(8)
 """Appended to every frame. For a solicitation without an option, Open vSwitch writes the option's type past the end of the
 packet; real devices have room there, dummy devices do not."""
@@ -54,12 +57,19 @@ class HostileFrames:
 
         self._services = [s for s in self._shapes if "tp_dst" in s and not s.keys().isdisjoint(("nw_dst", "ipv6_dst"))]
         self._stations = [s for s in self._shapes if "dl_dst" in s]
+        tracked = "ct_mark" in self._values
+        self._begins = [s for s in self._services if tracked and s.get("nw_proto") == TCP and "dl_type" in s]
+        """Services whose connections may be remembered by the switch."""
+        self._begun: HeaderValues = {}
+        """The packet that has begun a connection last."""
 
     def frame(self) -> bytes:
         """Return the next frame's bytes."""
         draw = self._draw
         if draw.random() < 0.02:
             return draw.randbytes(draw.randint(14, 80))
+        if self._begins and draw.random() < 0.1:
+            return self._of_connection()
         packet = self._packet()
         changes = min(int(draw.expovariate(0.9)), 6)
         names = list(packet)
@@ -71,6 +81,21 @@ class HostileFrames:
                 name = draw.choice(destinations)
             packet[name] = self._changed(name, packet[name])
         return self._bytes(packet)
+
+    def _of_connection(self) -> bytes:
+        """Return a packet that begins a connection, or the next one of it; with checksums, which the tracker wants right."""
+        draw, flags = self._draw, _ACK
+        if not self._begun or draw.random() < 0.5:
+            service, flags = draw.choice(self._begins), _SYN
+            packet = {**self._packet(), **draw.choice(self._stations), **service, "nw_ttl": 64, "nw_frag": 0}
+            packet |= {"ip_options": 0, "tags": int(packet.get("vlan_tci", 0) > 0)}
+            for name in (*_ADDRESSES[packet["dl_type"]], "nw_tos"):
+                packet.setdefault(name, self._some(name))
+            self._begun = packet
+        data = bytearray(self._bytes({**self._begun, "tcp_flags": flags}))
+        with suppress(MalformedError):  # one that was cut off
+            write_checksums(data)
+        return bytes(data)
 
     def _packet(self) -> HeaderValues:
         """Return a packet's fields: values of up to three flows' matches, the other fields random."""

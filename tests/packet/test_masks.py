@@ -19,6 +19,7 @@ from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.networks import has_vlans
 from dnsteer.switch.masks import show_mask
 from dnsteer.tables.order import TABLES
 from tests.mask_attack import Attack, attack, attack_tables
@@ -42,7 +43,8 @@ def test_an_attack_on_an_example_makes_the_computed_masks(file: Path) -> None:
     bound, found = mask_bound(plan), attack(plan, TIME, 53, 30_000)
     assert strays(found, bound) == []
     assert 0 < found.subtables <= bound.total <= loaded.spec.lint.masks
-    assert len(found.masks) >= bound.total - 3, "the attack reaches too little"
+    missed = 3 if has_vlans(loaded.spec) else 2  # with VLANs the model has one more that nothing was seen to make
+    assert len(found.masks) >= bound.total - missed, "the attack reaches too little"
     assert found.megaflows > 1000
 
 
