@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,15 +19,12 @@ from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.status.verify import Drift
-from tests.system.lab_specs import apply_in_lab, drift_in_lab
+from tests.system.lab_specs import EXAMPLES, apply_in_lab, drift_in_lab
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.root("network namespaces and raw sockets"),
 ]
-LEFT_OUT = ("vlans", "bond")
-"""Examples that the lab refuses: it has no tags, and no partner for a bond."""
-EXAMPLES = sorted(f for f in (Path(__file__).parents[2] / "examples").glob("*.yaml") if f.stem not in LEFT_OUT)
 Up = tuple[Loaded, lab.LabState]
 
 

@@ -22,14 +22,13 @@ from dnsteer.lab.openvswitch import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.model.spec import Spec
 from tests import worker_machine
-from tests.system.lab_specs import EVERYTHING, spec_of
+from tests.system.lab_specs import EVERYTHING, EXAMPLES, spec_of
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.root("network namespaces and raw sockets"),
 ]
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(f for f in (ROOT / "examples").glob("*.yaml") if f.stem != "bond")  # the lab has no partner for one
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 TUNNELS = ROOT / "examples" / "ipip.yaml"
 
