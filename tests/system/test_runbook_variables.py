@@ -128,6 +128,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         "dnsteer_backends": "ns1",
         "dnsteer_probe_baseline": False,
         "dnsteer_over": "1s",
+        "dnsteer_wait": "20s",
         "dnsteer_note": "new kernel",
         "dnsteer_for": "1h",
         "dnsteer_health_tries": 2,
@@ -208,6 +209,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "rolling-upgrade.yml": (
         "dnsteer_yes",
         "dnsteer_over",
+        "dnsteer_wait",
         "dnsteer_note",
         "dnsteer_for",
         "dnsteer_health_tries",
