@@ -90,7 +90,8 @@ def test_a_healthy_switch_is_shown_as_such_everywhere(watched: Agent, shared: Sw
     assert (found["exit"], found["ok"], found["attention"]) == (0, True, [])
     agent_is = found["agent"]
     assert (agent_is["presence"], agent_is["needed"], agent_is["reason"]) == ("acts", True, None)
-    assert agent_is["knows"] == {"state": 1, "failing": [], "panics": [], "unannounced": [], "troubles": [], "kept": []}
+    nothing = dict.fromkeys(("failing", "panics", "unannounced", "unannounced_prefixes", "troubles", "kept"), [])
+    assert agent_is["knows"] == {"state": 1, "connections": None, **nothing}
 
 
 def test_three_of_four_that_are_dead_are_named_everywhere(watched: Agent, shared: Switch, folder: Path) -> None:

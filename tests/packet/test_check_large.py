@@ -18,6 +18,7 @@ from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic import coverage
 from dnsteer.proof.traffic.coverage import sufficient_slots
+from dnsteer.spec.derived import keeps_connections
 from dnsteer.tables.passes import passes_of
 from tests.packet.switches import spec_of
 from tests.packet.test_check import BREAKS, EXAMPLES, ROOT, break_flows
@@ -47,8 +48,9 @@ def test_four_vips_of_both_families_with_1024_slots() -> None:
 def test_packet_counts_do_not_depend_on_portions(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_spec(file)
     whole = prove(loaded)
-    # Of a pool of two passes all VIPs share the megaflows of the second, as long as the switch keeps them.
-    twice = 2 in passes_of(loaded.spec, MODES).values()
+    # Of a pool of two passes all VIPs share the megaflows of the second, as long as the switch keeps them; so do queries of
+    # connections that are kept, by their mark.
+    twice = 2 in passes_of(loaded.spec, MODES).values() or keeps_connections(loaded.spec)
     monkeypatch.setattr(check_module, "_PORTION", 4000 if twice else 50)
     parts = prove(loaded)
     assert parts.ok, (parts.failures[:1], parts.complaints)

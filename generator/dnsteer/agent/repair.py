@@ -111,16 +111,16 @@ def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
         words.append("the extension has another program than the recorded one")
     if len(todo.add) == len(wanted.lines):
         return [*words, f"the switch has lost its tables ({counted(len(todo.add), 'flow')})"]
-    one_by_one = [
+    one_by_one = [  # meters first: their flows go with them
+        *(f"missing meter: {metered(meter)}" for meter in todo.add_meters),
+        *(f"changed meter: {metered(meter)}" for meter in todo.replace_meters),
+        *(f"meter in dnsteer's range that is not planned: {meter.number}" for meter in todo.remove_meters),
         *(f"missing flow: {shown(flow)}" for flow in todo.add),
         *(f"changed flow: {shown(flow)}" for flow in todo.replace),
         *(f"flow with dnsteer's cookie that is not planned: {flow.line()}" for flow in todo.remove),
         *(f"missing group: {named(group)}" for group in todo.add_groups),
         *(f"changed group: {named(group)}" for group in todo.replace_groups),
         *(f"group in dnsteer's range that is not planned: {group.number}" for group in todo.remove_groups),
-        *(f"missing meter: {metered(meter)}" for meter in todo.add_meters),
-        *(f"changed meter: {metered(meter)}" for meter in todo.replace_meters),
-        *(f"meter in dnsteer's range that is not planned: {meter.number}" for meter in todo.remove_meters),
     ]
     more = len(one_by_one) - _NAMED
     return [*words, *one_by_one[:_NAMED], *([f"and {more} more flows, groups and meters"] if more > 0 else [])]
