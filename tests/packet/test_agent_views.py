@@ -90,7 +90,8 @@ def test_a_healthy_switch_is_shown_as_such_everywhere(watched: Agent, shared: Sw
     assert (found["exit"], found["ok"], found["attention"]) == (0, True, [])
     agent_is = found["agent"]
     assert (agent_is["presence"], agent_is["needed"], agent_is["reason"]) == ("acts", True, None)
-    nothing = dict.fromkeys(("failing", "panics", "unannounced", "unannounced_prefixes", "troubles", "kept"), [])
+    kinds = ("failing", "panics", "unannounced", "unannounced_prefixes", "troubles", "kept")
+    nothing: dict[str, list[object]] = {kind: [] for kind in kinds}
     assert agent_is["knows"] == {"state": 1, "connections": None, **nothing}
 
 
