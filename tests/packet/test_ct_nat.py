@@ -13,12 +13,12 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.tracked_zone import zone_settings
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.slots.maintenance import Kind, Maintenance, Overlay
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.connection_zone import zone_settings
 from dnsteer.tables.return_ import NatReturnRow
 from tests.packet.switches import EXAMPLES, spec_of
 

@@ -13,13 +13,13 @@ from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.min_fragment import required_size
 from dnsteer.plan.plan import Plan
+from dnsteer.plan.tracked_zone import ZoneSettings, zone_settings
 from dnsteer.render.flows import Group, groups_of, lines_of
 from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.connection_zone import ZoneSettings, zone_settings
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 

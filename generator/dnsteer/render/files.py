@@ -20,6 +20,7 @@ from dnsteer.plan import min_fragment
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
+from dnsteer.plan.tracked_zone import OWNER, zone_settings
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import groups_of, render_flows, render_groups
 from dnsteer.render.meters import render_meters
@@ -147,4 +148,6 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
         flavor=loaded.spec.switch.flavor.value,
         min_fragment=min_fragment,
         size=min_fragment.required_size(plan, bridge.datapath_type),
+        tracked=zone_settings(loaded.spec),
+        zone_owner=OWNER,
     )

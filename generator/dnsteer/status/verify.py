@@ -16,6 +16,7 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.pool_slots import keep_slots
+from dnsteer.plan.tracked_zone import zone_settings
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import NO_OVERLAY
@@ -26,7 +27,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.captures import capture_warning
-from dnsteer.switch.connection_zone import ConnectionZone, zone_settings
+from dnsteer.switch.connection_zone import ConnectionZone
 from dnsteer.switch.datapaths import megaflows_disabled
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.spec import derived
+from dnsteer.plan.tracked_zone import OWNER, ZoneSettings
 from dnsteer.spec.model.part import show_duration
-from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.datapaths import USERSPACE, actual_name
 from dnsteer.switch.rpc import Rpc
@@ -28,37 +27,6 @@ from dnsteer.switch.unixctl import Unixctl, control_socket
 
 _LIMIT = re.compile(r"zone=(\d+),limit=(\d+)")
 _PATIENCE = 5.0
-_OWNER = "dnsteer-bridge"
-"""The key of external_ids by which a zone is known to be dnsteer's: the bridge that it is for."""
-_ONE_WAY, _BOTH_WAYS = ("tcp_syn_sent", "tcp_syn_recv"), ("tcp_established", "tcp_fin_wait")
-
-
-@dataclass(frozen=True)
-class ZoneSettings:
-    """What a zone is to have: a number of *connections* at most, and an *idle* time of connections in seconds.
-
-    *states* are those in which connections are idle, by the names that OVSDB has for their time-outs.
-    """
-
-    zone: int
-    connections: int
-    idle: int
-    states: tuple[str, ...] = _ONE_WAY
-
-    @property
-    def timeouts(self) -> dict[str, int]:
-        """The time-outs that make the idle time, in seconds, by the names that OVSDB has for them."""
-        return dict.fromkeys(self.states, self.idle)
-
-
-def zone_settings(spec: Spec) -> ZoneSettings | None:
-    """What the zone of a spec's connections must have; None where none are kept."""
-    if not derived.keeps_connections(spec):
-        return None
-    tracking = derived.tracking(spec)
-    both_ways = {derived.tracks_answers(vip) for vip in spec.vips.values() if derived.keeps(vip)}
-    states = (*(_BOTH_WAYS if True in both_ways else ()), *(_ONE_WAY if False in both_ways else ()))
-    return ZoneSettings(tracking.zone, tracking.connections, round(tracking.idle), states)
 
 
 @dataclass(frozen=True)
@@ -210,7 +178,7 @@ class ConnectionZone:
             row = rows["CT_Zone"][uuid]
             policy = row["timeout_policy"]  # one reference, or a set of none
             timeouts = dict(rows["CT_Timeout_Policy"][policy[1]]["timeouts"][1]) if policy[0] == "uuid" else {}
-            return dict(row["external_ids"][1]).get(_OWNER, ""), timeouts
+            return dict(row["external_ids"][1]).get(OWNER, ""), timeouts
 
         return system, datapath, zones, contents
 
@@ -226,7 +194,7 @@ class ConnectionZone:
         zones: list[Any] = ["map", []]
         if wanted is not None:
             timeouts = ["map", [[name, seconds] for name, seconds in wanted.timeouts.items()]]
-            owner = ["map", [[_OWNER, self._bridge]]]
+            owner = ["map", [[OWNER, self._bridge]]]
             zone = {"timeout_policy": ["named-uuid", "policy"], "external_ids": owner}
             operations += [
                 {"op": "insert", "table": "CT_Timeout_Policy", "row": {"timeouts": timeouts}, "uuid-name": "policy"},
