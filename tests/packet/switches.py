@@ -116,8 +116,13 @@ class Switch(PrivateSwitch):
     def tables(self, bridge: str = BRIDGE) -> tuple[set[str], set[str]]:
         """Flows and groups, with ports by name: numbers change when ports leave and come back."""
         ports = dict(re.findall(r"^ (\d+)\((.+)\): addr", self.ofctl("dump-ports-desc", bridge=bridge), re.M))
+
+        def named_ports(found: re.Match[str]) -> str:
+            prefix, numbers = found[1] or "", found[2] or found[0]
+            return prefix + ",".join(ports.get(number, number) for number in numbers.split(","))
+
         named = {
-            re.sub(r"\b(in_port=|output:)(\d+)", lambda m: m[1] + ports.get(m[2], m[2]), line)
+            re.sub(r"\b(in_port=|output:)(\d+)|(?<=\bmembers:)[\d,]+", named_ports, line)
             for line in self.flows(bridge)
         }
         return named, self.groups(bridge)

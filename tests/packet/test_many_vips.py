@@ -49,7 +49,7 @@ def test_a_first_apply_of_200_vips_is_summarised(first: tuple[Switch, Ran]) -> N
     _, done = first
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[0].startswith("br-dns: applied as state 1; ") and lines[0].endswith(" flows added; 1 meter added")
+    assert lines[0].startswith("br-dns: applied as state 1; ") and lines[0].endswith(" flows added; 2 meters added")
     assert "  200 VIPs added:" in lines and "    and 195 more (-v shows all)" in lines and "  50 pools added:" in lines
     assert len(lines) < 20 and max(map(len, lines)) < 160
 
