@@ -122,8 +122,7 @@ class Switch(PrivateSwitch):
             return prefix + ",".join(ports.get(number, number) for number in numbers.split(","))
 
         named = {
-            re.sub(r"\b(in_port=|output:)(\d+)|(?<=\bmembers:)[\d,]+", named_ports, line)
-            for line in self.flows(bridge)
+            re.sub(r"\b(in_port=|output:)(\d+)|(?<=\bmembers:)[\d,]+", named_ports, line) for line in self.flows(bridge)
         }
         return named, self.groups(bridge)
 

@@ -95,7 +95,9 @@ def apart(sent: list[Vector]) -> Iterator[bytes]:
     """
     for vector, following in zip_longest(sent, sent[1:]):
         yield vector.data
-        if vector.kind == "fragment" and (following is None or following.name.endswith(" 1 of 3")):
+        piece = " in fragments of "  # also of those that are too small, and are dropped
+        last = following is None or piece not in following.name or following.name.endswith(" 1 of 3")
+        if piece in vector.name and last:
             yield from [FIRST[0]] * BURST
 
 
@@ -104,7 +106,8 @@ def apart(sent: list[Vector]) -> Iterator[bytes]:
 @pytest.mark.parametrize("loaded", SPECS.values(), ids=SPECS.keys())
 def test_packets_leave_as_the_spec_says(rig: Rig, tmp_path: Path, loaded: Loaded) -> None:
     reference = Reference(loaded.spec)
-    sent = [v for v in vectors(loaded.spec, reference, per_service=32) if v.port == PORTS[0]]
+    # Without ICMP errors: they come faster than their limit here, and each leaves as several copies.
+    sent = [v for v in vectors(loaded.spec, reference, per_service=32) if v.port == PORTS[0] and v.kind != "error"]
     wanted = [reference.expect(v.port, v.data).options for v in sent]
     into, out = tmp_path / "in", {port: tmp_path / f"out-{port}" for port in PORTS}
     given = [*FIRST, *apart(sent)]
