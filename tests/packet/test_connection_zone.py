@@ -4,35 +4,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.spec.model.tracking import ZONE
-from tests.packet.command import SLOW, fresh, on, run, spec_file
-from tests.packet.switches import BRIDGE, SMALL, Running, Switch, unexpected
+from tests.packet.command import on, run, spec_file
+from tests.packet.restarted_switch import bare, running
+from tests.packet.switches import BRIDGE, SMALL, Running, Switch
+
+__all__ = ["bare", "running"]  # for pytest
 
 KEEP = SMALL.replace("pool: farm}", "pool: farm, keep: connections}").replace(
     "  uplinks:\n", "  tracking: {idle: 90s, connections: 5000}\n  uplinks:\n"
 )
-RESTART = ["Connection reset by peer", "Broken pipe", "is already up", "receive error", "connection dropped"]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    with Running() as private:
-        private.expected = [*SLOW, *RESTART]
-        yield private
-        found = unexpected(private)
-    assert found == []
-
-
-@pytest.fixture
-def bare(running: Running) -> Running:
-    fresh(running)
-    return running
 
 
 def limit(switch: Switch, zone: int = ZONE) -> int:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,28 +15,14 @@ from dnsteer.cli.output import Exit
 from dnsteer.plan import min_fragment
 from dnsteer.proof import check as check_module
 from dnsteer.proof.check import prove
-from tests.packet.command import SLOW, fresh, on, run, spec_file
-from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of, unexpected
+from tests.packet.command import on, run, spec_file
+from tests.packet.restarted_switch import bare, running
+from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of
+
+__all__ = ["bare", "running"]  # for pytest
 
 DROPPED = LARGE.replace("forwarding: nat", "forwarding: nat\n    fragments: drop")
 ONLY_IPV6 = LARGE.replace("[198.51.100.53, '2001:db8:1::53']", "['2001:db8:1::53']")
-RESTART = ["Connection reset by peer", "Broken pipe", "is already up", "receive error", "connection dropped"]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    with Running() as private:
-        private.expected = [*SLOW, *RESTART]
-        yield private
-        found = unexpected(private)
-    assert found == []
-
-
-@pytest.fixture
-def bare(running: Running) -> Running:
-    """Without a bridge, so without a datapath, which has the tracker."""
-    fresh(running)
-    return running
 
 
 def size(switch: Switch) -> int:
