@@ -27,7 +27,7 @@ from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-TIME = 20.0
+TIME = 40.0
 """Seconds after which an attack ends that did not send all of its packets."""
 
 
@@ -40,7 +40,7 @@ def strays(found: Attack, bound: MaskBound) -> list[str]:
 def test_an_attack_on_an_example_makes_the_computed_masks(file: Path) -> None:
     loaded = load_spec(file)
     plan = build_plan(loaded)
-    bound, found = mask_bound(plan), attack(plan, TIME, 53, 30_000)
+    bound, found = mask_bound(plan), attack(plan, TIME, 53, 60_000)
     assert strays(found, bound) == []
     assert 0 < found.subtables <= bound.total <= loaded.spec.lint.masks
     missed = 3 if has_vlans(loaded.spec) else 2  # with VLANs the model has one more that nothing was seen to make

@@ -60,7 +60,7 @@ def test_the_record_needs_no_file(switch: Switch, site: Path) -> None:
     assert drift.code == 2 and "port 53/udp (site/shared/vips.yaml:5): cookie=" in drift.out
     assert "site/shared/vips.yaml" in {each["file"] for each in run("verify", "--json").json["drift"]}
     assert run("restore").code == 0 and switch.tables() == before
-    cookie = next(flow for flow in switch.flows() if "tp_dst=53" in flow).split("=")[1].split(",")[0]
+    cookie = next(f for f in switch.flows() if f"{VIP_TABLE}," in f and "tp_dst=53" in f).split("=")[1].split(",")[0]
     assert "site/shared/vips.yaml:" in run("explain", "--live", "--cookie", cookie).out
 
 

@@ -48,7 +48,8 @@ def test_parallel_tasks_know_whether_the_agent_acts(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(agent.supervisor, "start", lambda _part, begin: begin())
         monkeypatch.setattr(run, "watch", lambda *_: None)
         monkeypatch.setattr(run, "keep_note", lambda *_: None)
-        monkeypatch.setattr(agent._announcer, "run", lambda *_: None)
+        for part in (agent._announcer, agent._bonds, agent._neighbors, agent._connections, agent._lists):
+            monkeypatch.setattr(part, "run", lambda *_: None)
         monkeypatch.setattr(agent.verbs, "begin", lambda *_: None)
         monkeypatch.setattr(agent.balancer, "run", lambda _work, acts, *_: asked.append(acts))
         monkeypatch.setattr(agent._notices, "run", lambda _work, acts, *_: asked.append(acts))
