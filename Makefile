@@ -9,7 +9,7 @@ DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 RIG ?= --junk all
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-neighbors bench-workers bench-rig bench-vips ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-neighbors bench-workers bench-rig bench-peers comparison bench-vips ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -147,6 +147,17 @@ bench-workers: setup ## workers of one host: by the kernel (SO_REUSEPORT), and b
 bench-rig: setup ## queries beside junk and lists of denied prefixes: dnsteer, nftables, iptables and dnsdist on the same hops (root; JSON)
 	@scripts/packages.sh peers
 	$(BIN)/python -m bench.rig $(RIG)
+
+bench-peers: setup ## DNS through dnsteer in each mode and ten other balancers, on the same hops (root; JSON; 20 minutes)
+	@scripts/packages.sh peers
+	$(BIN)/python -m bench.rig.compare
+
+comparison: setup ## the same, written into docs/comparison.md, with a plot and build/comparison.html (root)
+	@scripts/packages.sh peers
+	@mkdir -p build
+	$(BIN)/python -m bench.rig.compare >build/comparison.json
+	$(BIN)/python docs/comparison_page.py build/comparison.json
+	$(BIN)/python docs/generate.py
 
 bench-vips: setup ## 1,000 VIPs of one pool under load of all at once, in two passes and in one, beside one VIP (root; JSON)
 	$(BIN)/python -m bench.rig.vips $(VIPS)

@@ -153,16 +153,24 @@ class Servers:
 class Queries:
     """Queries (dnsperf) of a namespace to a server for so many seconds. They begin at once.
 
-    *qps* 0 asks as fast as answers come. *outstanding*: how many wait for an answer at most.
+    *qps* 0 asks as fast as answers come. *outstanding*: how many wait for an answer at most. With *transport* tcp the
+    64 connections stay open.
     """
 
     def __init__(
-        self, where: str, folder: Path, server: str, seconds: float, qps: int, outstanding: int = 20_000
+        self,
+        where: str,
+        folder: Path,
+        server: str,
+        seconds: float,
+        qps: int,
+        outstanding: int = 20_000,
+        transport: str = "udp",
     ) -> None:
         file = folder / "queries"
         file.write_text(queries_text())
         how = ["-l", f"{seconds:g}", "-c", "64", "-T", "1", "-t", "1", "-q", str(outstanding)]
-        argv = ["dnsperf", "-s", server, "-d", str(file), *how, *(["-Q", str(qps)] if qps else [])]
+        argv = ["dnsperf", "-m", transport, "-s", server, "-d", str(file), *how, *(["-Q", str(qps)] if qps else [])]
         process = subprocess.Popen(
             netns_exec(space(where), argv),
             stdout=subprocess.PIPE,
@@ -216,15 +224,19 @@ class SwitchHost:
 
     def start_switch(self, spec: str) -> None:
         """Start Open vSwitch, and apply a spec."""
+        self.start_openvswitch()
+        file = self.folder / "spec.yaml"
+        file.write_text(spec)
+        self.dnsteer("apply", str(file), "--yes")
+
+    def start_openvswitch(self) -> None:
+        """Start Open vSwitch, with an empty database."""
         run(["ovsdb-tool", "create", f"{self.folder}/conf.db", _SCHEMA])
         self.database.start()
         wait_for(self.folder / "db.sock")
         inside(self.name, "ovs-vsctl", f"--db={self.db}", "--timeout=20", "--no-wait", "init")
         self.vswitchd.start()
         wait_for(self.folder / "ovs-vswitchd.pid")
-        file = self.folder / "spec.yaml"
-        file.write_text(spec)
-        self.dnsteer("apply", str(file), "--yes")
 
     def dnsteer(self, *args: str) -> None:
         """Run the command on this machine."""

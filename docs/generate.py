@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import comparison_page
 import dashboard
 import outputs
 import tables
@@ -271,6 +272,7 @@ PAGES = {
     "agent.md": lambda: _page_with_tables("agent.md", tables.agent_page),
     "architecture.md": lambda: _page_with_tables("architecture.md", tables.architecture_page),
     "architecture.svg": tables.architecture_picture,
+    "comparison.md": lambda: _page_with_tables("comparison.md", comparison_page.comparison_page),
     "modules.md": lambda: MADE + tables.modules_page(),
     "servers.md": lambda: _page_with_tables("servers.md", tables.servers_page),
     "spec.md": spec_page,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that dnsteer, its lab and its tests need (root). `packages.sh servers` also installs the other
-# name servers of `make test-servers` (30 MB, 10 s), `packages.sh peers` what `make bench-rig` compares with (20 MB, 10 s).
+# name servers of `make test-servers` (30 MB, 10 s), `packages.sh peers` what `make bench-rig` and `make bench-peers` compare with (30 MB, 15 s).
 # Packages that are there already are left as they are. Services that come with new packages are neither started nor
 # enabled: dnsteer uses the programs, with daemons of its own, and a system Open vSwitch stays whatever it was.
 set -eu
@@ -20,7 +20,7 @@ packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
 [ "${1:-}" != servers ] ||
     packages="$packages knot pdns-server pdns-backend-sqlite3 knot-resolver pdns-recursor dnsmasq-base"
 
-[ "${1:-}" != peers ] || packages="$packages nftables iptables conntrack dnsdist"
+[ "${1:-}" != peers ] || packages="$packages nftables iptables conntrack dnsdist nginx-light libnginx-mod-stream haproxy ovn-central ovn-host"
 
 # What only some tests need, which are skipped without it (prometheus: 23 MB to fetch, 10 s; BIRD and
 # keepalived: 1 MB each). The first set-up tries it.
@@ -62,7 +62,7 @@ if [ -n "$missing$wanted" ]; then
     [ -z "$wanted" ] || apt-get install -y -qq --no-install-recommends $wanted >/dev/null ||
         echo "packages: not installed:$wanted; the tests that need it are skipped" >&2
     for package in openvswitch-switch nsd dpdk prometheus bird2 keepalived bind9 unbound knot pdns-server knot-resolver \
-        pdns-recursor dnsdist; do
+        pdns-recursor dnsdist nginx-light nginx-common nginx haproxy ovn-central ovn-host ovn-common; do
         case " $missing $wanted " in
         *" $package "*) units_of "$package" | xargs -r -n 1 systemctl disable --quiet 2>/dev/null || true ;;
         esac

@@ -172,9 +172,13 @@ static void print_report(double seconds) {
         if (servers[n].answered < least) least = servers[n].answered;
         if (servers[n].answered > most) most = servers[n].answered;
     }
-    printf("{\"sent\": %ld, \"answered\": %ld, \"seconds\": %.4f, \"mean_ms\": %.4f, \"p99_ms\": %.4f, \"silent\": %ld, "
-           "\"least\": %ld, \"most\": %ld}\n", sent, answered, seconds, samples ? sum / (double)samples : 0,
-           samples ? (double)latency[samples * 99 / 100] : 0, silent, least, most);
+    printf("{\"sent\": %ld, \"answered\": %ld, \"seconds\": %.4f, \"mean_ms\": %.4f, ", sent, answered, seconds,
+           samples ? sum / (double)samples : 0);
+    for (int n = 0; n < 3; n++) {
+        static const struct { const char *name; long of_1000; } wanted[] = {{"p50", 500}, {"p99", 990}, {"p999", 999}};
+        printf("\"%s_ms\": %.4f, ", wanted[n].name, samples ? (double)latency[samples * wanted[n].of_1000 / 1000] : 0);
+    }
+    printf("\"silent\": %ld, \"least\": %ld, \"most\": %ld}\n", silent, least, most);
 }
 
 int main(int argc, char **argv) {

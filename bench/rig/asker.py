@@ -89,7 +89,7 @@ class RunningAsker:
             "qps": round(found["answered"] / found["seconds"]),
             "lost": round(1 - found["answered"] / max(1, found["sent"]), 5),
             "latency_ms": round(found["mean_ms"], 3),
-            "latency_p99_ms": round(found["p99_ms"], 3),
+            **{f"latency_{name}_ms": round(found[f"{name}_ms"], 3) for name in ("p50", "p99", "p999")},
             "silent": found["silent"],
             "least": found["least"],
             "most": found["most"],

@@ -5,7 +5,7 @@
          \\________________ server1                  the same hops whatever balances; the other link is for the control
 
 Client and servers know the MAC addresses of the balancer, which are the same whatever balances: each can take another's
-place. NSD's response rate limit is off.
+place. Servers have the VIP too, for direct server return. NSD's response rate limit is off.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Network:
             for n in range(1, SERVERS + 1):
                 own = self.folder / f"server{n}"
                 own.mkdir()
-                addresses = [f.servers[n - 1] for f in FAMILIES.values()]
+                addresses = [address for f in FAMILIES.values() for address in (f.servers[n - 1], f.vip)]
                 addresses += [f.direct[1] for f in FAMILIES.values()] if n == 1 else []
                 self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses))
                 self._servers[-1].start()
@@ -133,7 +133,7 @@ class Network:
             addresses["client"] += [f"{f.client}/{f.bits} dev eth0", f"{f.direct[0]}/{net} dev direct"]
             addresses["server1"].append(f"{f.direct[1]}/{net} dev direct")
             for n in numbers:
-                addresses[f"server{n}"].append(f"{f.servers[n - 1]}/{net} dev eth0")
+                addresses[f"server{n}"] += [f"{f.servers[n - 1]}/{net} dev eth0", f"{f.vip}/{f.bits} dev lo"]
         build(settings, links, addresses)
         for device in (UPLINK, *PORTS):
             mac = BALANCER_MAC if device == UPLINK else GATEWAY_MAC
@@ -157,12 +157,21 @@ def neighbour(where: str, address: str, device: str, mac: str) -> None:
     inside(where, "ip", "neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent")
 
 
-def wait_for_answer(server: str) -> None:
-    """Wait until the client gets an answer. Raises RuntimeError where none comes for 20 s."""
+def wait_for_answer(server: str, transport: str = "udp") -> None:
+    """Wait until the client gets an answer over UDP or TCP. Raises RuntimeError where none comes for 20 s."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            inside("client", "kdig", f"@{server}", ZONE, "SOA", "+timeout=1", "+retry=0")
+            inside(
+                "client",
+                "kdig",
+                f"@{server}",
+                ZONE,
+                "SOA",
+                "+timeout=1",
+                "+retry=0",
+                f"+{'no' if transport == 'udp' else ''}tcp",
+            )
         except LabCommandError as err:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{server} does not answer after {_PATIENCE:g} s") from err

@@ -35,7 +35,8 @@ from dnsteer.lab.command import netns_exec, run
 from dnsteer.spec.model.access import MAX_ENTRIES
 from dnsteer.switch.tools import ovs_version
 
-_BALANCER = "balancer"
+BALANCER = "balancer"
+"""Its namespace."""
 SLOTS = 64
 _LONGEST = 120.0
 """Seconds that loading or changing a list may take."""
@@ -57,12 +58,16 @@ def denied_prefixes(count: int) -> list[str]:
     return [*found, DENIED_24][:count]
 
 
-def spec_text(denied_file: str = "", more: str = "") -> str:
-    """The spec of the rig's VIP with *more* keys; it denies the prefixes of a file beside it where one is named."""
+def spec_text(denied_file: str = "", more: str = "", forwarding: str = "nat", port_type: str = "") -> str:
+    """The spec of the rig's VIP with *more* keys; it denies the prefixes of a file beside it where one is named.
+
+    *port_type*: that of all ports, where it is not the flavor's.
+    """
     access = f"  access: {{deny_file: {denied_file}}}\n" if denied_file else ""
     gateways = ", ".join(f.gateway for f in FAMILIES.values())
     vips = ", ".join(f'"{f.vip}"' for f in FAMILIES.values())
-    ports = "".join(f"    {port}:\n" for port in PORTS)
+    typed = f"type: {port_type}, " if port_type else ""
+    ports = "".join(f"    {port}: {{{typed.removesuffix(', ')}}}\n" for port in PORTS)
     backends = "".join(
         f'      - {{name: s{n + 1}, ipv4: {FAMILIES[4].servers[n]}, ipv6: "{FAMILIES[6].servers[n]}", '
         f'mac: "{server_mac(n + 1)}", port: {PORTS[n]}}}\n'
@@ -77,14 +82,14 @@ switch:
   gateway_mac: "{GATEWAY_MAC}"
   gateways: [{gateways}]
 {access}  uplinks:
-    {UPLINK}: {{next_hop: "{CLIENT_MAC}"}}
+    {UPLINK}: {{{typed}next_hop: "{CLIENT_MAC}"}}
   ports:
 {ports}pools:
   servers:
     slots: {SLOTS}
     backends:
 {backends}vips:
-  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: nat{f", {more}" if more else ""}}}
+  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: {forwarding}{f", {more}" if more else ""}}}
 """
 
 
@@ -96,6 +101,8 @@ class Peer(ABC):
 
     programs: tuple[str, ...] = ()
     """What must be installed."""
+    transports: tuple[str, ...] = ("udp", "tcp")
+    """What it forwards."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -147,7 +154,7 @@ class Dnsteer(Peer):
 
     def load(self, denied: Sequence[str]) -> None:
         """Start a switch, and apply the spec."""
-        self._host = SwitchHost(_BALANCER, Path(tempfile.mkdtemp(dir=self.folder)))
+        self._host = SwitchHost(BALANCER, Path(tempfile.mkdtemp(dir=self.folder)))
         self._denied = list(denied)
         self._host.start_switch(self._spec())
 
@@ -177,9 +184,9 @@ class Dnsteer(Peer):
             self._host.stop()
             self._host = None
             self._before = {}
-        for device in (found["ifname"] for found in decoded(inside(_BALANCER, "ip", "-j", "link"))):
+        for device in (found["ifname"] for found in decoded(inside(BALANCER, "ip", "-j", "link"))):
             if device not in ("lo", UPLINK, *PORTS):
-                inside(_BALANCER, "ip", "link", "delete", device)
+                inside(BALANCER, "ip", "link", "delete", device)
 
     def forget(self) -> None:
         """Remove all megaflows."""
@@ -213,13 +220,13 @@ class Dnsteer(Peer):
         found = re.search(r"missed:(\d+) lost:(\d+)", self._appctl("dpctl/show"))
         if found is None:
             raise RuntimeError("dpctl/show says nothing of lookups")
-        unread = dropped_of(inside(_BALANCER, "ss", "-0", "-a", "-m"))
+        unread = dropped_of(inside(BALANCER, "ss", "-0", "-a", "-m"))
         return {"upcalls": int(found[1]), "upcalls_lost": int(found[2]), "unread": unread}
 
     def _appctl(self, *words: str) -> str:
         assert self._host is not None
         (control,) = self._host.folder.glob("ovs-vswitchd.*.ctl")
-        return inside(_BALANCER, "ovs-appctl", "-t", str(control), *words)
+        return inside(BALANCER, "ovs-appctl", "-t", str(control), *words)
 
 
 class KernelPeer(Peer):
@@ -234,9 +241,9 @@ class KernelPeer(Peer):
     def prepare(self) -> None:
         """Give the kernel the balancer's addresses and routes."""
         devices = (UPLINK, *PORTS)
-        inside(_BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+        inside(BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         for device in devices:
-            inside(_BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=0")
+            inside(BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=0")
         lines = []
         for f in FAMILIES.values():
             lines += [f"addr add {f.vip}/{f.bits} dev {UPLINK}{_no_dad(f.version)}"] if self.owns_vip else []
@@ -246,24 +253,24 @@ class KernelPeer(Peer):
                 lines.append(f"addr add {f.gateway}/{f.bits} dev {port}{_no_dad(f.version)}")
                 lines.append(f"route add {server}/{f.bits} dev {port}")
             lines.append(f"route add blackhole {f.routed}")
-        run(["ip", "-n", space(_BALANCER), "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))
+        run(["ip", "-n", space(BALANCER), "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))
         for f in FAMILIES.values():
-            neighbour(_BALANCER, f.client, UPLINK, CLIENT_MAC)
+            neighbour(BALANCER, f.client, UPLINK, CLIENT_MAC)
             for n, server in enumerate(f.servers, 1):
-                neighbour(_BALANCER, server, PORTS[n - 1], server_mac(n))
+                neighbour(BALANCER, server, PORTS[n - 1], server_mac(n))
 
     def stop(self) -> None:
         """Take rules and addresses away."""
         self.unload()
         for version in FAMILIES:
-            inside(_BALANCER, "ip", f"-{version}", "route", "flush", "type", "blackhole")
+            inside(BALANCER, "ip", f"-{version}", "route", "flush", "type", "blackhole")
             for device in (UPLINK, *PORTS):
-                inside(_BALANCER, "ip", f"-{version}", "address", "flush", "dev", device, "scope", "global")
-                inside(_BALANCER, "ip", "neigh", "flush", "dev", device, "nud", "permanent")
-                inside(_BALANCER, "ip", f"-{version}", "route", "flush", "dev", device)
+                inside(BALANCER, "ip", f"-{version}", "address", "flush", "dev", device, "scope", "global")
+                inside(BALANCER, "ip", "neigh", "flush", "dev", device, "nud", "permanent")
+                inside(BALANCER, "ip", f"-{version}", "route", "flush", "dev", device)
         for device in (UPLINK, *PORTS):
-            inside(_BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
-        inside(_BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+            inside(BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
+        inside(BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
 
     @abstractmethod
     def unload(self) -> None:
@@ -285,7 +292,7 @@ class Nftables(KernelPeer):
 
     def unload(self) -> None:
         """Remove all rules."""
-        inside(_BALANCER, "nft", "flush", "ruleset")
+        inside(BALANCER, "nft", "flush", "ruleset")
 
     def deny(self, prefix: str) -> None:
         """Add an element to the set."""
@@ -452,7 +459,7 @@ class Dnsdist(KernelPeer):
         listens = [f.to(53) for f in FAMILIES.values()]
         self._config.write_text(dnsdist.configuration(servers, listens, more))
         argv = ["dnsdist", "--supervised", "--disable-syslog", "--config", str(self._config)]
-        self._process = Process(argv, _BALANCER, self.folder / "dnsdist.log")
+        self._process = Process(argv, BALANCER, self.folder / "dnsdist.log")
         self._process.start()
 
     def unload(self) -> None:
@@ -482,19 +489,19 @@ class Dnsdist(KernelPeer):
 
 def at_balancer(argv: Sequence[str], text: str = "") -> str:
     """Run something at the balancer with a text as its input. Raises LabCommandError, also after two minutes."""
-    return run(netns_exec(space(_BALANCER), list(argv)), stdin=text, timeout=_LONGEST)
+    return run(netns_exec(space(BALANCER), list(argv)), stdin=text, timeout=_LONGEST)
 
 
 def connections() -> dict[str, int]:
     """Connections that are tracked, and how many there may be."""
     names = ("count", "max")
-    found = inside(_BALANCER, "sysctl", "-n", *(f"net.netfilter.nf_conntrack_{name}" for name in names)).split()
+    found = inside(BALANCER, "sysctl", "-n", *(f"net.netfilter.nf_conntrack_{name}" for name in names)).split()
     return {"connections": int(found[0]), "connections_max": int(found[1])}
 
 
 def forget_connections() -> None:
     """Remove all tracked connections."""
-    inside(_BALANCER, "conntrack", "-F")
+    inside(BALANCER, "conntrack", "-F")
 
 
 PEERS: Mapping[str, type[Peer]] = {

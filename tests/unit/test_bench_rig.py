@@ -122,6 +122,8 @@ def test_runs_of_vips_become_spreads_beside_their_controls() -> None:
         "lost",
         "latency_ms",
         "latency_p99_ms",
+        "latency_p50_ms",
+        "latency_p999_ms",
         "silent",
         "least",
         "most",

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dnsteer in its other modes and with other kinds of port, beside `Dnsteer`, which is NAT on packet sockets."""
+
+from __future__ import annotations
+
+from bench.rig.peers import Dnsteer, spec_text
+
+
+class DnsteerDsr(Dnsteer):
+    """dnsteer: direct server return, whose answers the switch passes on; slots of source ports, packet sockets."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with that mode."""
+        return spec_text(denied_file, forwarding="dsr")
+
+
+class DnsteerDsrKeep(Dnsteer):
+    """dnsteer: direct server return that keeps TCP connections by the tracker; UDP without state."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with that mode."""
+        return spec_text(denied_file, "keep: connections", forwarding="dsr")
+
+
+class DnsteerCtNat(Dnsteer):
+    """dnsteer: NAT that keeps TCP connections by the tracker; UDP without state."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with that mode."""
+        return spec_text(denied_file, forwarding="ct-nat")
+
+
+class DnsteerAfxdp(Dnsteer):
+    """dnsteer: NAT without state, Open vSwitch with ports of type afxdp-nonpmd (AF_XDP without busy polling)."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with that type of port."""
+        return spec_text(denied_file, port_type="afxdp-nonpmd")
+
+
+class DnsteerAfxdpPmd(Dnsteer):
+    """dnsteer: NAT without state, Open vSwitch with ports of type afxdp, for which a thread polls all the time."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with that type of port."""
+        return spec_text(denied_file, port_type="afxdp")
