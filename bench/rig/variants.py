@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from bench.rig.peers import Dnsteer, spec_text
+from bench.hosts import inside
+from bench.rig.network import PORTS, UPLINK
+from bench.rig.peers import BALANCER, Dnsteer, spec_text
 
 
 class DnsteerDsr(Dnsteer):
@@ -33,14 +35,20 @@ class DnsteerCtNat(Dnsteer):
 class DnsteerAfxdp(Dnsteer):
     """dnsteer: NAT without state, Open vSwitch with ports of type afxdp-nonpmd (AF_XDP without busy polling)."""
 
+    TYPE = "afxdp-nonpmd"
+
     def spec(self, denied_file: str = "") -> str:
         """The spec with that type of port."""
-        return spec_text(denied_file, port_type="afxdp-nonpmd")
+        return spec_text(denied_file, port_type=self.TYPE)
+
+    def stop(self) -> None:
+        """End the switch, and detach its programs, which outlive it."""
+        super().stop()
+        for device in (UPLINK, *PORTS):
+            inside(BALANCER, "ip", "link", "set", "dev", device, "xdp", "off")
 
 
-class DnsteerAfxdpPmd(Dnsteer):
+class DnsteerAfxdpPmd(DnsteerAfxdp):
     """dnsteer: NAT without state, Open vSwitch with ports of type afxdp, for which a thread polls all the time."""
 
-    def spec(self, denied_file: str = "") -> str:
-        """The spec with that type of port."""
-        return spec_text(denied_file, port_type="afxdp")
+    TYPE = "afxdp"

@@ -10,6 +10,8 @@ import pytest
 from bench.hosts import inside
 from bench.rig.__main__ import NEEDED
 from bench.rig.campaign import NONE, Campaign, Wanted, changes, summary
+from bench.rig.compare import COMPARED, Comparison
+from bench.rig.compare import summary as compared
 from bench.rig.junk import built
 from bench.rig.limited import LIMITED
 from bench.rig.network import FAMILIES, SERVERS, Network, missing, wait_for_answer
@@ -70,6 +72,39 @@ def test_every_peer_balances_and_goes_without_a_rest(network: Network, tmp_path:
     with pytest.raises(LabCommandError):
         who_answers(FAMILIES[4].vip, patience=1)
     assert inside("balancer", "ip", "address") + inside("balancer", "ip", "route") == before
+
+
+@pytest.mark.parametrize("name", [name for name in COMPARED if name not in PEERS])
+def test_what_is_compared_balances_and_goes_without_a_rest(network: Network, tmp_path: Path, name: str) -> None:
+    if lacking := missing(COMPARED[name].programs):
+        pytest.skip(f"needs {', '.join(lacking)}")
+    before = inside("balancer", "ip", "address") + inside("balancer", "ip", "route")
+    peer = COMPARED[name](tmp_path)
+    try:
+        peer.prepare()
+        peer.load(())
+        for family in FAMILIES.values():
+            for transport in peer.transports:
+                wait_for_answer(family.vip, transport)
+            if "udp" in peer.transports:
+                assert len(all_that_answer(family.vip)) == SERVERS
+    finally:
+        peer.stop()
+    with pytest.raises(LabCommandError):
+        who_answers(FAMILIES[4].vip, "+tcp", patience=1)
+    assert inside("balancer", "ip", "address") + inside("balancer", "ip", "route") == before
+
+
+def test_a_comparison_measures_all_that_it_reports(network: Network, tmp_path: Path) -> None:
+    found = Comparison(network, {"xdp": COMPARED["xdp"](tmp_path)}, seconds=0.5, seed=1, say=lambda _: None)
+    found.run(repeat=1)
+    (row,) = compared(found.runs)
+    assert list(row["saturation"]) == ["udp IPv4", "udp IPv6", "tcp IPv4", "tcp IPv6"]
+    assert all(
+        kind["qps"]["min"] > 100 and 1 <= kind["balance"]["max"] < SERVERS for kind in row["saturation"].values()
+    )
+    assert len(row["rates"]) == len(found.rates) == 3 and row["rates"][0]["lost"]["max"] < 0.5
+    assert all(at["latency_p50_ms"]["min"] <= at["latency_p999_ms"]["max"] for at in row["rates"])
 
 
 def test_a_campaign_measures_junk_beside_controls(network: Network, tmp_path: Path) -> None:
