@@ -20,14 +20,16 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent
 FILE = DOCS / "comparison.json"
 _TABLES = re.compile(r"(<!-- compared -->\n).*?(<!-- end of compared -->)", re.DOTALL)
+_SHOWN = "udp IPv4"
 _SATURATED = "Answers a second at saturation, in thousands: the middle round (the least to the most)."
 _BY_RATE = (
-    "UDP over IPv4 at three rates: latency in milliseconds, lost queries, and seconds of CPU for a million queries, beyond "
-    "what the same queries cost without a balancer. Middle rounds."
+    "UDP over IPv4 at three rates: latency in milliseconds that 50 %, 99 % and 99.9 % of the answers keep (p50 / p99 / p99.9), lost "
+    "queries, and seconds of CPU of the whole machine for a million queries, beyond what the same queries cost without a "
+    "balancer. Middle rounds."
 )
 _PLOTS = (
     "Left: what each peer answers, as a share of what the same machine answers without a balancer right before and after; "
-    "bars are middle rounds, lines the least and the most. Right: the latency that 1 of 100 queries exceeds, by rate."
+    "bars are middle rounds, lines the least and the most. Right: the latency that 1 of 100 answers exceeds, at three rates."
 )
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -36,16 +38,16 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 def saturated(report: Mapping[str, Any]) -> Table:
     """Answers a second by transport and family, of the control for UDP over IPv4, balance and memory."""
     kinds = list(dict.fromkeys(kind for row in report["summary"] for kind in row["saturation"]))
-    head = ["peer", *kinds, "of the control", "most loaded server", "memory, MiB"]
+    head = ["peer", *kinds, f"{_SHOWN}, of the control", "most loaded server", "memory, MiB"]
     rows = []
-    for row in report["summary"]:
+    for row in _rows(report):
         found = row["saturation"]
         first = next(iter(found.values()))
         rows.append(
             [
                 f"`{row['peer']}`",
                 *(_spread(found[kind]["qps"], 1000, 1) if kind in found else "" for kind in kinds),
-                _spread(first["of_control"], 1, 2),
+                _spread(found[_SHOWN]["of_control"], 1, 2) if _SHOWN in found else "",
                 f"{100 * first['balance']['median']:.0f} %",
                 f"{row['memory_mib']['median']:.0f}" if row["memory_mib"]["median"] else "",
             ]
@@ -55,20 +57,23 @@ def saturated(report: Mapping[str, Any]) -> Table:
 
 def by_rate(report: Mapping[str, Any]) -> Table:
     """Latency, losses and CPU time by rate."""
-    head = ["peer"]
-    for rate in report["load"]["rates"]:
-        head += [f"{rate:,.0f}/s: mean", "p50", "p99", "p99.9", "lost", "CPU s"]
+    rates = report["load"]["rates"]
+    head = ["peer", *(f"{what} at {rate:,}/s" for rate in rates for what in ("ms", "lost", "CPU s"))]
     rows = []
-    for row in report["summary"]:
-        if not row["rates"]:
-            continue
+    for row in _rows(report):
         cells = [f"`{row['peer']}`"]
         for at in row["rates"]:
-            keys = ("latency_ms", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms")
-            cells += [f"{at[key]['median']:.2f}" for key in keys]
-            cells += [f"{100 * at['lost']['median']:.2f} %", f"{at['cpu_s_per_million']['median']:.1f}"]
-        rows.append(cells)
+            cells.append(" / ".join(f"{at[f'latency_{key}_ms']['median']:.2f}" for key in ("p50", "p99", "p999")))
+            cells += [f"{100 * at['lost']['median']:.2f} %", f"{at['cpu_s_per_million']['median']:.0f}"]
+        if row["rates"]:
+            rows.append(cells)
     return head, rows
+
+
+def _rows(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The summary in the order of the peers."""
+    order = list(report["peers"])
+    return sorted(report["summary"], key=lambda row: order.index(row["peer"]))
 
 
 def _spread(found: Mapping[str, float], unit: float, digits: int) -> str:
@@ -114,21 +119,20 @@ def _markdown(table: Table) -> str:
 
 
 def plot(report: Mapping[str, Any]) -> str:
-    """Shares of the control, and p99 latency by rate, as SVG that can be read in black and white."""
+    """Shares of the control, and p99 latency at each rate, as SVG that can be read in black and white."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     style = {"font.size": 9, "svg.hashsalt": "dnsteer", "legend.frameon": False, "axes.grid": True, "grid.alpha": 0.3}
-    markers = "os^vDP*Xh<>pd"
     with mpl.rc_context(style):
         picture = Figure(figsize=(12, 5), layout="constrained")
-        left, right = picture.subplots(1, 2)
+        left, right = picture.subplots(1, 2, sharey=True)
         rows = sorted(
             (row for row in report["summary"] if row["rates"]),
-            key=lambda row: row["saturation"]["udp IPv4"]["of_control"]["median"],
+            key=lambda row: row["saturation"][_SHOWN]["of_control"]["median"],
         )
         for place, row in enumerate(rows):
-            found = row["saturation"]["udp IPv4"]["of_control"]
+            found = row["saturation"][_SHOWN]["of_control"]
             own = row["peer"].startswith("dnsteer")
             error = [[found["median"] - found["min"]], [found["max"] - found["median"]]]
             left.barh(
@@ -140,21 +144,14 @@ def plot(report: Mapping[str, Any]) -> str:
                 hatch="//" if own else "",
                 capsize=3,
             )
-            rates = [at["rate"] / 1000 for at in row["rates"]]
-            right.plot(
-                rates,
-                [at["latency_p99_ms"]["median"] for at in row["rates"]],
-                marker=markers[place % len(markers)],
-                linestyle="-" if own else "--",
-                color="#084594" if own else "#777777",
-                label=row["peer"],
-            )
+            for at, marker, color in zip(row["rates"], "o^s", ("#bbbbbb", "#777777", "#084594"), strict=True):
+                label = f"{at['rate']:,} queries a second" if not place else None
+                right.plot(at["latency_p99_ms"]["median"], place, marker=marker, color=color, linestyle="", label=label)
         left.set_yticks(range(len(rows)), [row["peer"] for row in rows])
         left.set_xlabel("answers a second over UDP and IPv4 at saturation, without a balancer = 1")
-        right.set_yscale("log")
-        right.set_xlabel("queries a second, thousands")
-        right.set_ylabel("p99 latency, ms")
-        right.legend(fontsize=8, ncols=2)
+        right.set_xscale("log")
+        right.set_xlabel("p99 latency over UDP and IPv4, ms")
+        right.legend(fontsize=8)
         out = io.StringIO()
         picture.savefig(out, format="svg", metadata={"Date": None, "Creator": "docs/comparison_page.py"})
     return out.getvalue()
