@@ -24,7 +24,7 @@ from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadabl
 from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
-from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
+from dnsteer.lint.switch_limits import flow_totals, ipv6_connections, setup_assumptions
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow
 from dnsteer.offload.extension_part import program_json
 from dnsteer.offload.judge import Reason, without_value
@@ -38,6 +38,7 @@ FINDERS: tuple[Finder, ...] = (
     other_traffic,
     flow_totals,
     setup_assumptions,
+    ipv6_connections,
     extension_services,
     mask_count,
     megaflow_count,
