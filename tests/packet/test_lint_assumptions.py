@@ -85,9 +85,13 @@ def test_tracked_ipv6_is_judged_as_bring_up_sets_the_switch_up(name: str) -> Non
     assert note.path == ("switch",) and "hw-offload-ct-ipv6-enabled=true, which dnsteer bringup sets" in note.text
     assert "DNS003" not in codes_of(found) and {p.offloaded for p in found.paths if p.family == "ipv6"} == {"yes"}
     loaded = load_spec(ROOT / "examples" / f"{name}.yaml")
-    by_hand = offload_context_of(loaded, build_plan(loaded), conntrack=True)  # as verify --offload finds it without bringup
+    by_hand = offload_context_of(
+        loaded, build_plan(loaded), conntrack=True
+    )  # as verify --offload finds it without bringup
     assert found_as(run_finders(replace(seen(name, "ovs-doca"), context=by_hand)), "DNS025") == []
-    tracked = "recirc_id(0),in_port(p0),eth(),eth_type(0x86dd),ipv6(proto=6,frag=no), packets:1, bytes:1, used:1s, dp:doca, "
+    tracked = (
+        "recirc_id(0),in_port(p0),eth(),eth_type(0x86dd),ipv6(proto=6,frag=no), packets:1, bytes:1, used:1s, dp:doca, "
+    )
     flow = read_flow(tracked + "actions:ct(zone=53000),recirc(0x1)")
     assert judge(flow, profile("ovs-doca"), by_hand).verdict == "partial"
     assert "DNS025" not in codes_of(report(name, "ovs-dpdk"))

@@ -82,12 +82,15 @@ def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> Non
 
 def example(name: str) -> str:
     """An example as for OVS-DOCA."""
-    return (Path(__file__).parents[2] / "examples" / f"{name}.yaml").read_text().replace("flavor: ovs-netdev", "flavor: ovs-doca")
+    file = Path(__file__).parents[2] / "examples" / f"{name}.yaml"
+    return file.read_text().replace("flavor: ovs-netdev", "flavor: ovs-doca")
 
 
 def test_connections_of_ipv6_are_taken_where_ipv6_is_tracked() -> None:
     key = "hw-offload-ct-ipv6-enabled"
-    assert settings(example("keep"))[key] == settings(example("access"))[key] == settings(example("ct-nat"))[key] == "true"
+    assert (
+        settings(example("keep"))[key] == settings(example("access"))[key] == settings(example("ct-nat"))[key] == "true"
+    )
     (why,) = [s for s in setup(example("keep")).settings if s.key == key]
     assert why.at_start and "IPv6" in why.why
     assert settings(example("access"))["hw-offload-ct-size"] == "4096"

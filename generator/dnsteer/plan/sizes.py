@@ -107,9 +107,10 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
 
 def _tracks_ipv6(plan: Plan) -> bool:
     """Whether TCP or UDP of IPv6 passes the tracker: kept connections, pools of two passes, lists and limits of clients."""
-    passing = [*plan.rows.of(RecirculateRow), *plan.rows.of(ListedServiceRow)]
-    passing += [row for row in plan.rows.of(ServiceRow) if row.zone]
-    return any(row.family == "ipv6" for row in passing)
+    families = [row.family for row in plan.rows.of(RecirculateRow)]
+    families += [row.family for row in plan.rows.of(ListedServiceRow)]
+    families += [row.family for row in plan.rows.of(ServiceRow) if row.zone]
+    return "ipv6" in families
 
 
 def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
