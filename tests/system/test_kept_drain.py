@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NSD with long TCP connections while it is drained and taken down, with `dsr` and `ct-nat`: who answers, and what breaks."""
+"""NSD with long TCP connections, with `dsr` and `ct-nat`: who answers while it is drained, and what breaks with `down`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-
 from bench.change.ports import source_ports
 from bench.change.tcp import Connections
+
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
