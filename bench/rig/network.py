@@ -93,10 +93,14 @@ def server_mac(number: int) -> str:
 
 
 class Network:
-    """All of it without what balances, as a context manager."""
+    """All of it without what balances, as a context manager.
 
-    def __init__(self, folder: Path) -> None:
+    *direct_return*: servers have the VIP too, and can answer as it. *connections*: over TCP, which a server holds at once.
+    """
+
+    def __init__(self, folder: Path, *, direct_return: bool = False, connections: int = 100) -> None:
         self.folder = folder
+        self._direct_return, self._connections = direct_return, connections
         self._servers: list[Servers] = []
 
     def __enter__(self) -> Network:
@@ -107,7 +111,8 @@ class Network:
                 own.mkdir()
                 addresses = [f.servers[n - 1] for f in FAMILIES.values()]
                 addresses += [f.direct[1] for f in FAMILIES.values()] if n == 1 else []
-                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses))
+                addresses += [f.vip for f in FAMILIES.values()] if self._direct_return else []
+                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses, self._connections))
                 self._servers[-1].start()
             for family in FAMILIES.values():
                 wait_for_answer(family.direct[1])
@@ -145,6 +150,8 @@ class Network:
             for n in numbers:
                 neighbour(f"server{n}", f.gateway, "eth0", GATEWAY_MAC)
                 inside(f"server{n}", "ip", "route", "add", "default", "via", f.gateway, "dev", "eth0")
+                if self._direct_return:
+                    inside(f"server{n}", "ip", "route", "add", "local", f.vip, "dev", "lo")
 
     def ask(self, server: str, seconds: float, qps: int) -> Callable[[], dict[str, Any]]:
         """Queries of the client from one address (dnsperf). They begin at once; call it to wait for their figures."""

@@ -57,7 +57,7 @@ def denied_prefixes(count: int) -> list[str]:
     return [*found, DENIED_24][:count]
 
 
-def spec_text(denied_file: str = "", more: str = "") -> str:
+def spec_text(denied_file: str = "", more: str = "", forwarding: str = "nat") -> str:
     """The spec of the rig's VIP with *more* keys; it denies the prefixes of a file beside it where one is named."""
     access = f"  access: {{deny_file: {denied_file}}}\n" if denied_file else ""
     gateways = ", ".join(f.gateway for f in FAMILIES.values())
@@ -84,7 +84,7 @@ switch:
     slots: {SLOTS}
     backends:
 {backends}vips:
-  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: nat{f", {more}" if more else ""}}}
+  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: {forwarding}{f", {more}" if more else ""}}}
 """
 
 
