@@ -31,7 +31,7 @@ from bench.agent.usage import Usage, resident_of
 from bench.change.inside import Helper
 from bench.change.tcp import WAIT, WINDOW
 from bench.events import spread
-from bench.hosts import inside, space
+from bench.hosts import inside, space, wait_for
 from bench.machine import idle_seconds, machine
 from bench.rig.__main__ import words
 from bench.rig.network import FAMILIES, Network, missing, wait_for_answer
@@ -66,6 +66,21 @@ class TrackedDnsteer(Dnsteer):
     def tracked(self) -> int:
         """Entries of the tracker."""
         return int(self._appctl("dpctl/ct-get-nconns"))
+
+    def dnsteer(self, *verb: str) -> None:
+        """Run the command at the switch."""
+        assert self._host is not None
+        self._host.dnsteer(*verb)
+
+    def restart(self) -> None:
+        """Restart ovs-vswitchd, and restore its tables."""
+        assert self._host is not None
+        pid = self._host.folder / "ovs-vswitchd.pid"
+        self._host.vswitchd.kill(signal.SIGTERM)
+        pid.unlink(missing_ok=True)
+        self._host.vswitchd.start()
+        wait_for(pid)
+        self._host.dnsteer("restore")
 
 
 KEEP = "keep: connections"
