@@ -105,6 +105,26 @@ def test_no_note_about_ipv6_where_a_hash_keeps_tracking_off() -> None:
     assert "DNS025" not in codes_of(found) and "DNS003" in codes_of(found)
 
 
+@pytest.mark.parametrize(
+    ("forwarding", "rate", "full"),
+    [
+        ("ct-nat", 1600, False),
+        ("ct-nat", 2000, True),  # a SYN without an answer is remembered for 30 s
+        ("nat\n    keep: connections", 80, False),
+        ("nat\n    keep: connections", 100, True),  # all for the idle time of 10 minutes
+    ],
+)
+def test_a_tracker_that_limits_of_syn_can_fill(forwarding: str, rate: int, full: bool) -> None:
+    limited = changed("ct-nat", ("forwarding: ct-nat", f"forwarding: {forwarding}\n    limits: {{tcp_syn: {rate}/s}}"))
+    found = found_as(run_finders(replace(seen("ct-nat", "ovs-doca"), loaded=limited)), "DNS026")
+    assert bool(found) == full
+    for each in found:
+        assert each.path == ("vips", "resolver", "limits", "tcp_syn")
+        assert f"lets {rate:,} connections a second begin" in each.text and "with its 50,000" in each.text
+        assert "switch.tracking.connections to 60,000" in each.advice
+    assert "DNS026" not in codes_of(report("ct-nat", "ovs-doca"))  # nothing is said of how many begin
+
+
 def bringup(value: str) -> tuple[str, str]:
     return "flavor: ovs-netdev", f"flavor: ovs-doca\n  bringup: {value}"
 

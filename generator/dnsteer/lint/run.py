@@ -11,7 +11,7 @@ from typing import Any
 
 from dnsteer.lint.access_lists import access_list_flows
 from dnsteer.lint.affinity import uneven_clients
-from dnsteer.lint.connections import kept_connections, tracked_answers
+from dnsteer.lint.connections import full_tracker, kept_connections, tracked_answers
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
@@ -49,6 +49,7 @@ FINDERS: tuple[Finder, ...] = (
     second_passes,
     kept_connections,
     tracked_answers,
+    full_tracker,
     over_budget,
     uneven_clients,
     unreadable_flows,
