@@ -36,7 +36,6 @@ from bench.rig.tracked import NEEDED, TrackedDnsteer, variant
 
 KEPT = ("dsr-keep", "nat-keep", "ct-nat")
 _FAMILY = FAMILIES[4]
-_AT_SERVER = 2000
 DRAINED, NEXT = "servers/s1", "servers/s2"
 _OTHERS = 30_000
 """The first source port of connections that ask whose a slot is."""
@@ -145,7 +144,7 @@ def main() -> int:
     runs: list[dict[str, Any]] = []
     with (
         tempfile.TemporaryDirectory(prefix="dnsteer-lost-") as folder,
-        Network(Path(folder), direct_return=True, connections=_AT_SERVER),
+        Network(Path(folder)),
     ):
         for name in options.variants:
             for event in options.events:

@@ -30,6 +30,8 @@ BALANCER_MAC, GATEWAY_MAC, CLIENT_MAC = "02:00:00:00:00:53", "02:00:00:00:00:52"
 UPLINK, PORTS = "p0", [f"b{n}" for n in range(1, SERVERS + 1)]
 """The balancer's devices, to the client and to each server."""
 _PATIENCE = 20.0
+_CONNECTIONS = 9000
+"""TCP connections that a server holds at once. Above half of them NSD hurries its clients."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,10 @@ def server_mac(number: int) -> str:
 
 
 class Network:
-    """All of it without what balances, as a context manager.
+    """All of it without what balances, as a context manager. Servers have the VIP too, and can answer as it."""
 
-    *direct_return*: servers have the VIP too, and can answer as it. *connections*: over TCP, which a server holds at once.
-    """
-
-    def __init__(self, folder: Path, *, direct_return: bool = False, connections: int = 100) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._direct_return, self._connections = direct_return, connections
         self._servers: list[Servers] = []
 
     def __enter__(self) -> Network:
@@ -111,8 +109,8 @@ class Network:
                 own.mkdir()
                 addresses = [f.servers[n - 1] for f in FAMILIES.values()]
                 addresses += [f.direct[1] for f in FAMILIES.values()] if n == 1 else []
-                addresses += [f.vip for f in FAMILIES.values()] if self._direct_return else []
-                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses, self._connections))
+                addresses += [f.vip for f in FAMILIES.values()]
+                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses, _CONNECTIONS))
                 self._servers[-1].start()
             for family in FAMILIES.values():
                 wait_for_answer(family.direct[1])
@@ -150,8 +148,7 @@ class Network:
             for n in numbers:
                 neighbour(f"server{n}", f.gateway, "eth0", GATEWAY_MAC)
                 inside(f"server{n}", "ip", "route", "add", "default", "via", f.gateway, "dev", "eth0")
-                if self._direct_return:
-                    inside(f"server{n}", "ip", "route", "add", "local", f.vip, "dev", "lo")
+                inside(f"server{n}", "ip", "route", "add", "local", f.vip, "dev", "lo")
 
     def ask(self, server: str, seconds: float, qps: int) -> Callable[[], dict[str, Any]]:
         """Queries of the client from one address (dnsperf). They begin at once; call it to wait for their figures."""

@@ -49,7 +49,6 @@ FIRST = 500
 PORTS = range(10_000, 30_000)
 """Source ports of those that are held, below those that the kernel chooses."""
 _QUERIES = 64
-_AT_SERVER = 9000
 
 
 class TrackedDnsteer(Dnsteer):
@@ -124,6 +123,8 @@ class Opener:
     """Opens connections from the client."""
 
     def __init__(self, folder: Path) -> None:
+        # With all that ended in TIME_WAIT the client would spend its time in the search for free ports.
+        inside("client", "sysctl", "-qw", f"net.ipv4.tcp_max_tw_buckets={CLIENTS * OPEN}")
         self._program = folder / "opener"
         run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(self._program), str(SOURCE)], timeout=60)
 
@@ -229,13 +230,10 @@ def main() -> int:
     runs: list[dict[str, Any]] = []
     with (
         tempfile.TemporaryDirectory(prefix="dnsteer-tracked-") as name,
-        Network(Path(name), direct_return=True, connections=_AT_SERVER),
+        Network(Path(name)),
     ):
         folder = Path(name)
         opener = Opener(folder)
-        inside(
-            "client", "sysctl", "-qw", f"net.ipv4.tcp_max_tw_buckets={CLIENTS * OPEN}"
-        )  # the kernel looks for free ports
         for turn in range(options.repeat):
             for each in order.sample(names, len(names)):
                 found = measure(each, folder, opener, options.family, options.seconds, options.held)
