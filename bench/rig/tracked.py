@@ -138,6 +138,7 @@ class Opener:
         found = json.loads(said)
         return {
             "per_second": round(found["in_time"] / found["seconds"]),
+            "answered": found["answered"],
             "lost": found["lost"],
             "reset": found["refused"],
             "mean_ms": round(found["mean_ms"], 2),
@@ -186,7 +187,11 @@ def measure(name: str, folder: Path, opener: Opener, version: int, seconds: floa
         began, idle = time.monotonic(), idle_seconds()
         found = opener.measure(family.vip, family.clients(CLIENTS), seconds)
         if usage is not None:
-            found["cpu_share"] = usage.figures()["cpu_share"]
+            used = usage.figures()
+            found |= {
+                "cpu_share": used["cpu_share"],
+                "cpu_us_each": round(used["cpu_s"] * 1e6 / max(1, found["answered"])),
+            }
         passed = time.monotonic() - began
         found["machine"] = round(1 - (idle_seconds() - idle) / passed / (os.cpu_count() or 1), 3)
     return {"variant": name, **found, "held": at_rest, "control": control}
@@ -198,7 +203,7 @@ def tracked_summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for name in dict.fromkeys(each["variant"] for each in runs):
         those = [each for each in runs if each["variant"] == name]
         row: dict[str, Any] = {"variant": name}
-        for key in ("per_second", "lost", "reset", "mean_ms", "p99_ms", "cpu_share", "machine"):
+        for key in ("per_second", "lost", "reset", "mean_ms", "p99_ms", "cpu_share", "cpu_us_each", "machine"):
             if key in those[0]:
                 row[key] = spread([run[key] for run in those])
         row["of_control"] = spread([round(r["per_second"] / max(1, r["control"]["per_second"]), 3) for r in those])
