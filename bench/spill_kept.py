@@ -6,7 +6,7 @@ at 30 % of the load of both; then the load is 90 %, and slots go to the accelera
 connections are asked twice a second. While slots are spilled, 64 more are opened, one of each slot, and held too. Prints
 JSON: who answers, and how many broke. Needs root.
 
-python -m bench.spill_kept [--seconds 10]
+python -m bench.spill_kept [--seconds 12]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,17 @@ class Held:
         }
 
 
-def loaded(state: lab.LabState, qps: float, seconds: float, held: list[Held]) -> dict[str, Any]:
-    """One load, during which all connections are asked."""
+def loaded(
+    state: lab.LabState, qps: float, seconds: float, held: list[Held], more: Callable[[], Held] | None = None
+) -> dict[str, Any]:
+    """One load, during which all connections are asked. In its middle *more* are opened, and held too."""
+    middle = time.monotonic() + seconds / 2
     load = Load(VIP, clients=CLIENTS, seconds=seconds, max_qps=round(qps), outstanding=2000, timeout=1)
     with traffic.start_dnsperf(state, load) as running:
         while not running.done(_EVERY):
+            if more is not None and time.monotonic() > middle:
+                held.append(more())
+                more = None
             for each in held:
                 each.ask()
         found = running.wait(seconds + 20)
@@ -107,13 +114,18 @@ def measure(keep: bool, seconds: float, folder: Path, say: Say) -> dict[str, Any
             time.sleep(2)  # the agent looks at the busy share
             before = Held(opened.enter_context(Connections(state, VIP, SLOTS, ports=source_ports(4 * SLOTS, SLOTS))))
             before.ask()
-            loads = [loaded(state, LOW * total, 3, [before]), loaded(state, HIGH * total, seconds, [before])]
-            ports = [_FRESH + 2 * slot for slot in range(SLOTS)]
-            spilled = Held(opened.enter_context(Connections(state, VIP, SLOTS, ports=ports)))
-            spilled.ask()
-            loads += [loaded(state, HIGH * total, 2, [before, spilled])]
-            loads += [loaded(state, LOW * total, seconds, [before, spilled])]
-    found = {"keep": keep, "loads": loads, "before": before.as_json(), "while_spilled": spilled.as_json()}
+            held = [before]
+
+            def more() -> Held:
+                ports = [_FRESH + 2 * slot for slot in range(SLOTS)]
+                return Held(opened.enter_context(Connections(state, VIP, SLOTS, ports=ports)))
+
+            loads = [
+                loaded(state, LOW * total, 3, held),
+                loaded(state, HIGH * total, seconds, held, more),
+                loaded(state, LOW * total, seconds, held),
+            ]
+    found = {"keep": keep, "loads": loads, "before": held[0].as_json(), "while_spilled": held[1].as_json()}
     say(f"{found}")
     return found
 
@@ -121,7 +133,7 @@ def measure(keep: bool, seconds: float, folder: Path, say: Say) -> dict[str, Any
 def main() -> int:
     """Run the benchmark; exit status 1 when a kept connection broke."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--seconds", type=float, default=12, help="of the load at 90 %%, and of that after it")
     options = parser.parse_args()
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
     runs = []
