@@ -151,7 +151,7 @@ bench-rig: setup ## queries beside junk and lists of denied prefixes: dnsteer, n
 bench-vips: setup ## 1,000 VIPs of one pool under load of all at once, in two passes and in one, beside one VIP (root; JSON)
 	$(BIN)/python -m bench.rig.vips $(VIPS)
 
-bench-tracked: setup ## tracked connections: each mode with and without, and nftables DNAT, on the same hops (root; 5 minutes; JSON)
+bench-tracked: setup ## tracked connections: each mode with and without, and nftables DNAT, on the same hops (root; 4 minutes; JSON)
 	@scripts/packages.sh peers
 	$(BIN)/python -m bench.rig.tracked $(TRACKED)
 

@@ -6,7 +6,7 @@ before each such load the control, the same on a link to one server without a ba
 held, and asked once each: memory is what the switch's process has grown by since the first 500, or for nftables the
 slab nf_conntrack. In each round every variant is measured once, in random order, from a switch that knows no connection.
 
-python -m bench.rig.tracked [--variants nat,nat-keep] [--seconds 3] [--held 10000] [--repeat 4]
+python -m bench.rig.tracked [--variants nat,nat-keep] [--seconds 3] [--held 10000] [--repeat 3]
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--held", type=int, default=10_000, help=f"from {FIRST + 1} to {len(PORTS)} (default: 10000)")
     parser.add_argument("--family", type=int, choices=list(FAMILIES), default=4)
-    parser.add_argument("--repeat", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
     if os.geteuid() != 0:
