@@ -9,7 +9,7 @@ DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 RIG ?= --junk all
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-neighbors bench-workers bench-rig bench-peers comparison bench-vips ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-neighbors bench-workers bench-rig bench-peers comparison bench-vips bench-tracked bench-tracked-lost bench-spill-kept ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -161,6 +161,16 @@ comparison: setup ## the same, written into docs/comparison.md, with a plot and 
 
 bench-vips: setup ## 1,000 VIPs of one pool under load of all at once, in two passes and in one, beside one VIP (root; JSON)
 	$(BIN)/python -m bench.rig.vips $(VIPS)
+
+bench-tracked: setup ## tracked connections: each mode with and without, and nftables DNAT, on the same hops (root; 4 minutes; JSON)
+	@scripts/packages.sh peers
+	$(BIN)/python -m bench.rig.tracked $(TRACKED)
+
+bench-tracked-lost: setup ## open connections that a restart of ovs-vswitchd, or another switch in its place, resets (root; JSON)
+	$(BIN)/python -m bench.rig.lost
+
+bench-spill-kept: setup ## open connections while a server spills slots to an accelerator, kept and not (root; JSON)
+	$(BIN)/python -m bench.spill_kept
 
 bench-check-beside: setup ## check of the examples in alternation with that of another source tree OTHER (JSON)
 	$(BIN)/python -m bench.check_beside $(OTHER)

@@ -123,16 +123,20 @@ class Process:
 
 
 class Servers:
-    """A name server (NSD) that serves the lab's zone at several addresses of a namespace."""
+    """A name server (NSD) that serves the lab's zone at several addresses of a namespace.
 
-    def __init__(self, where: str, folder: Path, name: str, addresses: Sequence[str]) -> None:
+    It holds as many TCP connections at once as *connections* says; NSD's default is 100.
+    """
+
+    def __init__(self, where: str, folder: Path, name: str, addresses: Sequence[str], connections: int = 100) -> None:
         self.where = where
         (folder / "zone").write_text(zone_text(name))
         listens = "".join(f"  ip-address: {address}@53\n" for address in addresses)
         (folder / "nsd.conf").write_text(
             f'server:\n{listens}  ip-transparent: yes\n  username: ""\n  zonesdir: "{folder}"\n  server-count: 1\n'
             f'  pidfile: "{folder}/nsd.pid"\n  zonelistfile: "{folder}/zone.list"\n  xfrdfile: "{folder}/xfrd"\n'
-            f'  xfrdir: "{folder}"\n  database: ""\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  rrl-size: 1000\n'
+            f'  xfrdir: "{folder}"\n  database: ""\n  tcp-count: {connections}\n'
+            f"  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  rrl-size: 1000\n"
             f'remote-control:\n  control-enable: no\nzone:\n  name: "{ZONE}"\n  zonefile: "zone"\n'
         )
         self._nsd = Process(["nsd", "-d", "-c", f"{folder}/nsd.conf"], where, folder / "nsd.log")

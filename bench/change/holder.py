@@ -106,9 +106,9 @@ class Holder:
             "dead": sorted(dead.items()),
         }
 
-    def close(self) -> dict[str, Any]:
-        """Close all connections."""
-        _drop(list(self._open.values()))
+    def close(self, orderly: bool) -> dict[str, Any]:
+        """Close all connections: *orderly* as clients do, by FIN, so that their source ports are free after a minute."""
+        _drop(list(self._open.values()), reset=not orderly)
         self._open.clear()
         return {}
 
@@ -159,14 +159,15 @@ def _each(
     return failed, slowest
 
 
-def _drop(sockets: Sequence[socket.socket]) -> None:
-    """Close without the minute of TIME_WAIT, so that the source ports are free at once.
+def _drop(sockets: Sequence[socket.socket], *, reset: bool = True) -> None:
+    """Close; with *reset* without the minute of TIME_WAIT, so that the source ports are free at once.
 
-    Each is a packet (RST), and hundreds at once would be more than a raw socket of the lab's switch holds: other queries
-    would be lost with them.
+    Each is a packet (RST or FIN), and hundreds at once would be more than a raw socket of the lab's switch holds: other
+    queries would be lost with them.
     """
     for number, sock in enumerate(sockets, 1):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
         if not number % _AT_ONCE:
             time.sleep(_PAUSE)

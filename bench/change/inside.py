@@ -24,14 +24,14 @@ _END_SECONDS = 5.0
 
 
 class Helper:
-    """`python -m MODULE` at the client behind *uplink*, or in *namespace*.
+    """`python -m MODULE` at the client of *lab* behind *uplink*, or in *namespace*, where no lab is needed.
 
     It ends when this object is closed, or this process ends.
     """
 
-    def __init__(self, lab: LabState, module: str, *, uplink: str | None = None, namespace: str = "") -> None:
+    def __init__(self, lab: LabState | None, module: str, *, uplink: str | None = None, namespace: str = "") -> None:
         argv = [sys.executable, "-m", module]
-        self._argv = netns_exec(namespace, argv) if namespace else client_command(lab, argv, uplink=uplink)
+        self._argv = client_command(lab, argv, uplink=uplink) if lab else netns_exec(namespace, argv)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._lock = threading.Lock()
         self._rest = b""

@@ -90,8 +90,12 @@ class Connections:
         said = self._helper.call("open", timeout=120, ports=wanted, wait=wait, window=WINDOW)
         return dict(said["failed"])
 
+    def end(self) -> None:
+        """Close all connections as clients do, by FIN. They can be opened again."""
+        self._helper.call("close", timeout=10, orderly=True)
+
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections at once, by RST."""
         with contextlib.suppress(LabError):  # a helper that has ended has closed them
-            self._helper.call("close", timeout=10)
+            self._helper.call("close", timeout=10, orderly=False)
         self._helper.close()

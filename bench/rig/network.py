@@ -5,7 +5,7 @@
          \\________________ server1                  the same hops whatever balances; the other link is for the control
 
 Client and servers know the MAC addresses of the balancer, which are the same whatever balances: each can take another's
-place. Servers have the VIP too, for direct server return. NSD's response rate limit is off.
+place. NSD's response rate limit is off.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ BALANCER_MAC, GATEWAY_MAC, CLIENT_MAC = "02:00:00:00:00:53", "02:00:00:00:00:52"
 UPLINK, PORTS = "p0", [f"b{n}" for n in range(1, SERVERS + 1)]
 """The balancer's devices, to the client and to each server."""
 _PATIENCE = 20.0
+_CONNECTIONS = 9000
+"""TCP connections that a server holds at once. Above half of them NSD hurries its clients."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def server_mac(number: int) -> str:
 
 
 class Network:
-    """All of it without what balances, as a context manager."""
+    """All of it without what balances, as a context manager. Servers have the VIP too, and can answer as it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -105,9 +107,10 @@ class Network:
             for n in range(1, SERVERS + 1):
                 own = self.folder / f"server{n}"
                 own.mkdir()
-                addresses = [address for f in FAMILIES.values() for address in (f.servers[n - 1], f.vip)]
+                addresses = [f.servers[n - 1] for f in FAMILIES.values()]
                 addresses += [f.direct[1] for f in FAMILIES.values()] if n == 1 else []
-                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses))
+                addresses += [f.vip for f in FAMILIES.values()]
+                self._servers.append(Servers(f"server{n}", own, f"server{n}", addresses, _CONNECTIONS))
                 self._servers[-1].start()
             for family in FAMILIES.values():
                 wait_for_answer(family.direct[1])
@@ -133,7 +136,7 @@ class Network:
             addresses["client"] += [f"{f.client}/{f.bits} dev eth0", f"{f.direct[0]}/{net} dev direct"]
             addresses["server1"].append(f"{f.direct[1]}/{net} dev direct")
             for n in numbers:
-                addresses[f"server{n}"] += [f"{f.servers[n - 1]}/{net} dev eth0", f"{f.vip}/{f.bits} dev lo"]
+                addresses[f"server{n}"].append(f"{f.servers[n - 1]}/{net} dev eth0")
         build(settings, links, addresses)
         for device in (UPLINK, *PORTS):
             mac = BALANCER_MAC if device == UPLINK else GATEWAY_MAC
@@ -145,6 +148,7 @@ class Network:
             for n in numbers:
                 neighbour(f"server{n}", f.gateway, "eth0", GATEWAY_MAC)
                 inside(f"server{n}", "ip", "route", "add", "default", "via", f.gateway, "dev", "eth0")
+                inside(f"server{n}", "ip", "route", "add", "local", f.vip, "dev", "lo")
 
     def ask(self, server: str, seconds: float, qps: int) -> Callable[[], dict[str, Any]]:
         """Queries of the client from one address (dnsperf). They begin at once; call it to wait for their figures."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dnsteer in its other modes and with other kinds of port, beside `Dnsteer`, which is NAT on packet sockets."""
+"""dnsteer in its other modes and with other types of port, beside `Dnsteer`, which is NAT on packet sockets."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from bench.rig.network import PORTS, UPLINK
 from bench.rig.peers import BALANCER, Dnsteer, spec_text
 
 
-class DnsteerDsr(Dnsteer):
+class Variant(Dnsteer):
+    """dnsteer with another mode, further keys of the VIP, or another type of port."""
+
+    FORWARDING = "nat"
+    MORE = ""
+    TYPE = ""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec of the variant."""
+        return spec_text(denied_file, self.MORE, self.FORWARDING, self.TYPE)
+
+
+class DnsteerDsr(Variant):
     """dnsteer: direct server return, whose answers the switch passes on; slots of source ports, packet sockets."""
 
-    def spec(self, denied_file: str = "") -> str:
-        """The spec with that mode."""
-        return spec_text(denied_file, forwarding="dsr")
+    FORWARDING = "dsr"
 
 
-class DnsteerDsrKeep(Dnsteer):
+class DnsteerDsrKeep(Variant):
     """dnsteer: direct server return that keeps TCP connections by the tracker; UDP without state."""
 
-    def spec(self, denied_file: str = "") -> str:
-        """The spec with that mode."""
-        return spec_text(denied_file, "keep: connections", forwarding="dsr")
+    FORWARDING = "dsr"
+    MORE = "keep: connections"
 
 
-class DnsteerCtNat(Dnsteer):
+class DnsteerCtNat(Variant):
     """dnsteer: NAT that keeps TCP connections by the tracker; UDP without state."""
 
-    def spec(self, denied_file: str = "") -> str:
-        """The spec with that mode."""
-        return spec_text(denied_file, forwarding="ct-nat")
+    FORWARDING = "ct-nat"
 
 
-class DnsteerAfxdp(Dnsteer):
+class DnsteerAfxdp(Variant):
     """dnsteer: NAT without state, Open vSwitch with ports of type afxdp-nonpmd (AF_XDP without busy polling)."""
 
     TYPE = "afxdp-nonpmd"
-
-    def spec(self, denied_file: str = "") -> str:
-        """The spec with that type of port."""
-        return spec_text(denied_file, port_type=self.TYPE)
 
     def stop(self) -> None:
         """End the switch, and detach its programs, which outlive it."""

@@ -16,6 +16,7 @@ from dnsteer.render.flows import flows_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.read import parse_document
+from tests.packet.command import run
 from tests.unit.extension_cases import SPEC
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -42,6 +43,17 @@ def test_dp_hash_takes_two_passes() -> None:
     assert path.passes == 2
     assert path.slot is None
     assert path.backend in {"a", "b"}
+
+
+def test_explain_says_that_open_connections_go_by_the_tracker() -> None:
+    keep, nat = load_spec(EXAMPLES / "keep.yaml"), load_spec(EXAMPLES / "ct-nat.yaml")
+    assert explained(keep, "198.51.100.7", "192.0.2.53", Protocol.TCP).kept
+    assert explained(nat, "2001:db8::7", "2001:db8:1::53", Protocol.TCP).kept
+    assert not explained(keep, "198.51.100.7", "192.0.2.53").kept
+    assert not explained(load_spec(EXAMPLES / "quickstart.yaml"), "198.51.100.7", "192.0.2.53", Protocol.TCP).kept
+    done = run("explain", str(EXAMPLES / "keep.yaml"), "--client", "198.51.100.7:4000", "--vip", "192.0.2.53:53/tcp")
+    (line,) = [line for line in done.out.splitlines() if line.startswith("kept")]
+    assert "an open one stays with the backend that it began with" in line
 
 
 def test_a_query_to_no_service_is_dropped() -> None:

@@ -78,6 +78,53 @@ def test_hash_and_tracking_together_are_what_the_version_says(name: str, verdict
     assert ("does not offload both" in both.text) == (verdict == "no")
 
 
+@pytest.mark.parametrize("name", ["keep", "access"])
+def test_tracked_ipv6_is_judged_as_bring_up_sets_the_switch_up(name: str) -> None:
+    found = report(name, "ovs-doca")
+    (note,) = found_as(found, "DNS025")
+    assert note.path == ("switch",) and "hw-offload-ct-ipv6-enabled=true, which dnsteer bringup sets" in note.text
+    assert "DNS003" not in codes_of(found) and {p.offloaded for p in found.paths if p.family == "ipv6"} == {"yes"}
+    loaded = load_spec(ROOT / "examples" / f"{name}.yaml")
+    by_hand = offload_context_of(
+        loaded, build_plan(loaded), conntrack=True
+    )  # as verify --offload finds it without bringup
+    assert found_as(run_finders(replace(seen(name, "ovs-doca"), context=by_hand)), "DNS025") == []
+    tracked = (
+        "recirc_id(0),in_port(p0),eth(),eth_type(0x86dd),ipv6(proto=6,frag=no), packets:1, bytes:1, used:1s, dp:doca, "
+    )
+    flow = read_flow(tracked + "actions:ct(zone=53000),recirc(0x1)")
+    assert judge(flow, profile("ovs-doca"), by_hand).verdict == "partial"
+    assert "DNS025" not in codes_of(report(name, "ovs-dpdk"))
+
+
+def test_no_note_about_ipv6_where_a_hash_keeps_tracking_off() -> None:
+    hashed = changed("keep", ("pools:\n  authoritative:\n", "pools:\n  authoritative:\n    selection: dp-hash\n"))
+    found = run_finders(examine(hashed, profile("ovs-doca")))
+    (both,) = found_as(found, "DNS015")
+    assert "connections are kept" in both.text and "no keep" in both.advice
+    assert "DNS025" not in codes_of(found) and "DNS003" in codes_of(found)
+
+
+@pytest.mark.parametrize(
+    ("forwarding", "rate", "full"),
+    [
+        ("ct-nat", 1600, False),
+        ("ct-nat", 2000, True),  # a SYN without an answer is remembered for 30 s
+        ("nat\n    keep: connections", 80, False),
+        ("nat\n    keep: connections", 100, True),  # all for the idle time of 10 minutes
+    ],
+)
+def test_a_tracker_that_limits_of_syn_can_fill(forwarding: str, rate: int, full: bool) -> None:
+    limited = changed("ct-nat", ("forwarding: ct-nat", f"forwarding: {forwarding}\n    limits: {{tcp_syn: {rate}/s}}"))
+    found = found_as(run_finders(replace(seen("ct-nat", "ovs-doca"), loaded=limited)), "DNS026")
+    assert bool(found) == full
+    for each in found:
+        assert each.path == ("vips", "resolver", "limits", "tcp_syn")
+        assert f"lets {rate:,} connections a second begin" in each.text and "with its 50,000" in each.text
+        assert "switch.tracking.connections to 60,000" in each.advice
+    assert "DNS026" not in codes_of(report("ct-nat", "ovs-doca"))  # nothing is said of how many begin
+
+
 def bringup(value: str) -> tuple[str, str]:
     return "flavor: ovs-netdev", f"flavor: ovs-doca\n  bringup: {value}"
 

@@ -67,10 +67,14 @@ class Recorded:
 
 
 def observed(
-    recorded: Recorded, flavor: str, config: dict[str, str] | None = None, started: dict[str, bool] | None = None
+    recorded: Recorded,
+    flavor: str,
+    config: dict[str, str] | None = None,
+    started: dict[str, bool] | None = None,
+    text: str = SMALL,
 ) -> Observation:
     running = RunningSwitch(DATAPATH, ON if config is None else config, started or {})
-    return observe(spec_of(SMALL), profile(flavor), recorded, running, wait=lambda _: None)
+    return observe(spec_of(text), profile(flavor), recorded, running, wait=lambda _: None)
 
 
 @pytest.mark.parametrize(("flavor", "layer"), HARDWARE.items())
@@ -195,6 +199,16 @@ def test_settings_without_which_nothing_is_offloaded(
     assert len(seen.settings) == len(words)
     assert all(any(word in text for text in seen.settings) for word in words)
     assert seen.ok == (not words)
+
+
+def test_tracked_connections_of_ipv6_need_a_setting() -> None:
+    kept = SMALL.replace("[192.0.2.53]", "['2001:db8::53']").replace("pool: farm}", "pool: farm, keep: connections}")
+    for n in (1, 2):
+        kept = kept.replace(f"ipv4: 192.0.2.1{n}", f"ipv6: '2001:db8::1{n}'")
+    (setting,) = observed(Recorded([{}]), "ovs-doca", ON, text=kept).settings
+    assert "hw-offload-ct-ipv6-enabled is not true" in setting and "DNS025" in setting
+    by_bringup = ON | {"hw-offload-ct-ipv6-enabled": "true"}
+    assert observed(Recorded([{}]), "ovs-doca", by_bringup, text=kept).ok
 
 
 def test_offload_counters_of_the_switch_are_shown() -> None:

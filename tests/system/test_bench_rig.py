@@ -14,8 +14,12 @@ from bench.rig.compare import COMPARED, Comparison
 from bench.rig.compare import summary as compared
 from bench.rig.junk import built
 from bench.rig.limited import LIMITED
+from bench.rig.lost import EVENTS
+from bench.rig.lost import measure as measure_lost
 from bench.rig.network import FAMILIES, SERVERS, Network, missing, wait_for_answer
 from bench.rig.peers import PEERS, denied_prefixes
+from bench.rig.tracked import Opener
+from bench.rig.tracked import measure as measure_tracked
 
 from dnsteer.lab.errors import LabCommandError
 from dnsteer.lab.zone import WHOAMI
@@ -140,3 +144,22 @@ def test_a_limit_by_prefix_spares_good_clients_and_one_of_all_does_not(network: 
     if rows["dnsteer-queries"]["junk_pps"]["min"] < 20_000:
         pytest.skip("the machine had no time to send a flood of 20,000 packets a second")
     assert lost.pop("dnsteer-queries") > 0.3 > max(lost.values()), rows
+
+
+@pytest.mark.parametrize("name", ["dsr-keep", "nftables-dnat"])
+def test_tracked_connections_are_opened_and_held(network: Network, tmp_path: Path, name: str) -> None:
+    if lacking := missing(PEERS["nftables-dnat"].programs):
+        pytest.skip(f"needs {', '.join(lacking)}")
+    found = measure_tracked(name, tmp_path, Opener(tmp_path), 4, seconds=0.5, held=1000)
+    assert found["per_second"] > 100 and found["control"]["per_second"] > 100
+    held = found["held"]
+    assert (held["opened"], held["answered"], held["broken"], held["tracked"]) == (1000, 1000, 0, 1000)
+    assert 100 < held["bytes_each"] < 2000
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_without_the_tracker_connections_go_by_their_slots(network: Network, tmp_path: Path, event: str) -> None:
+    found = measure_lost("ct-nat", event, tmp_path, count=128)
+    assert (found["open"], found["broken_by_the_drain"]) == (128, 0)
+    assert found["lost"] == found["lost_of_moved"] == found["slots_moved_since"] > 10
+    assert found["then_lost"] == found["then_lost_of_moved"] == found["then_moved"] > 10

@@ -15,6 +15,8 @@ from bench.rig.junk import DENIED_24, KINDS, built, frame_and_mask, printed
 from bench.rig.limited import PREFIX_RATE, VIP_RATE, DnsteerClients, DnsteerQueries, NftablesLimited
 from bench.rig.network import FAMILIES, SERVERS
 from bench.rig.peers import PEERS, Iptables, Nftables, NftablesDnat, denied_prefixes, spec_text
+from bench.rig.tracked import KEEP, slab_bytes, tracked_summary
+from bench.rig.tracked import VARIANTS as TRACKED
 from bench.rig.vips import VARIANTS, computed, vips_spec, vips_summary
 
 from dnsteer.proof.reference import wire
@@ -203,3 +205,35 @@ def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("bench.rig.__main__.missing", lambda programs: [p for p in programs if p == "dnsdist"])
     peers, left_out = installed(["dnsteer", "dnsdist"], tmp_path)
     assert list(peers) == ["dnsteer"] and left_out == ["dnsdist: missing dnsdist: scripts/packages.sh peers"]
+
+
+def test_specs_of_tracked_connections_are_in_the_mode_of_their_variant() -> None:
+    for name, mode in TRACKED.items():
+        if mode is None:
+            continue
+        forwarding, more = mode
+        vip = load(spec_text("", more, forwarding)).spec.vips["dns"]
+        assert vip.forwarding.value == forwarding and (vip.keep is not None) == (more == KEEP), name
+    assert [name for name, mode in TRACKED.items() if mode is None] == ["nftables-dnat"]
+
+
+def test_memory_of_the_kernels_connections_is_read_of_its_slabs() -> None:
+    slabs = "slabinfo\nnf_conntrack_expect 3 4 208 19 1\nnf_conntrack  96  160  256  16  1 : tunables\n"
+    assert slab_bytes(slabs) == 96 * 256 and slab_bytes("") == 0
+
+
+def test_runs_of_tracked_connections_become_spreads_beside_their_controls() -> None:
+    runs = [
+        {
+            "variant": "nat",
+            **dict.fromkeys(("lost", "reset", "mean_ms", "p99_ms", "machine"), 0),
+            "per_second": rate,
+            "held": {"bytes_each": rate // 10},
+            "control": {"per_second": 4000, "lost": 0},
+        }
+        for rate in (1000, 3000, 2000)
+    ]
+    (row,) = tracked_summary(runs)
+    assert row["per_second"] == {"median": 2000, "min": 1000, "max": 3000}
+    assert row["of_control"] == {"median": 0.5, "min": 0.25, "max": 0.75}
+    assert row["held"]["bytes_each"]["median"] == 200 and "cpu_share" not in row

@@ -80,6 +80,28 @@ def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> Non
     assert not any("4287011" in note for note in setup(DOCA).notes)
 
 
+def example(name: str) -> str:
+    """An example as for OVS-DOCA."""
+    file = Path(__file__).parents[2] / "examples" / f"{name}.yaml"
+    return file.read_text().replace("flavor: ovs-netdev", "flavor: ovs-doca")
+
+
+def test_connections_of_ipv6_are_taken_where_ipv6_is_tracked() -> None:
+    key = "hw-offload-ct-ipv6-enabled"
+    assert (
+        settings(example("keep"))[key] == settings(example("access"))[key] == settings(example("ct-nat"))[key] == "true"
+    )
+    (why,) = [s for s in setup(example("keep")).settings if s.key == key]
+    assert why.at_start and "IPv6" in why.why
+    assert settings(example("access"))["hw-offload-ct-size"] == "4096"
+    only_ipv4 = [(", 2001:db8:0:53::53", ""), (", 2001:db8:1::53", "")]
+    assert key not in settings(example("keep"), *only_ipv4)
+    assert settings(example("keep"), *only_ipv4)["hw-offload-ct-size"] == "50000"
+    hashed = ("pools:\n  authoritative:\n", "pools:\n  authoritative:\n    selection: dp-hash\n")
+    assert key not in settings(example("keep"), hashed)  # where nothing tracked is offloaded
+    assert key not in settings(DOCA) and key not in settings(DPDK)
+
+
 def test_the_hardware_tables_are_as_large_as_the_plan_needs() -> None:
     # 3 services of 128 slots at 2 uplinks: 768 rules of one mask, and a table of 1024 would be 75 % full.
     assert settings(DOCA)["ctl-pipe-size"] == "1024"

@@ -89,7 +89,11 @@ def _offload(flavor: Flavor) -> ConfigKey:
 
 
 def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[ConfigKey]:
-    yield _tracking(sizes)
+    tracking = _tracking(sizes)
+    yield tracking
+    if sizes.tracks_ipv6 and tracking.value != "0":
+        why = "packets of IPv6 pass the connection tracker, whose connections hardware takes of IPv4 alone otherwise"
+        yield ConfigKey("hw-offload-ct-ipv6-enabled", "true", why, sources.SOURCE_2024, True)
     what, rules = sizes.largest
     size = max(_MIN_PIPE, 1 << (-(-rules * 100 // FILLED) - 1).bit_length())
     yield ConfigKey(
@@ -125,6 +129,12 @@ def _tracking(sizes: Sizes) -> ConfigKey:
     if sizes.kept:
         why = f"the connections of VIPs that keep them, of which the tracker remembers at most {sizes.kept:,}"
         return ConfigKey(key, str(max(_MIN_TRACKED, sizes.kept)), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
+    if sizes.listed and not sizes.tracked:
+        why = (
+            "queries pass the connection tracker, which keeps no connection of them, for access lists or limits of clients; "
+            "before DOCA 3.0, 0 with such flows can crash Open vSwitch"
+        )
+        return ConfigKey(key, str(_MIN_TRACKED), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
     if sizes.recirculated and not sizes.tracked:
         why = (
             f"queries to pool {sizes.recirculated[0]} pass the connection tracker, which keeps no connection of them, into "

@@ -107,6 +107,12 @@ def notes_of(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[str]:
             "tracker: before DOCA 3.0 both together can crash Open vSwitch (issue 4287011); set passes: 1, or "
             "selection: source-port"
         )
+    if sizes.hashed and sizes.listed:
+        yield (
+            f"pool {sizes.hashed[0]} needs hw-offload-ct-size 0, and access lists and limits of clients need the connection "
+            "tracker: before DOCA 3.0 both together can crash Open vSwitch (issue 4287011); leave them out, or set "
+            "selection: source-port"
+        )
     if sizes.total > COUNTERS_2024:
         yield (
             f"{sizes.total:,} rules are more than the {COUNTERS_2024:,} that a release of 2024 has counters for: use a "

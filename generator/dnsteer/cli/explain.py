@@ -194,6 +194,10 @@ def _show_path(path: QueryPath, file: str, base: str) -> None:
     out.print(f"backend  {path.backend or 'none'}  ({path.why})")
     if base:
         out.print(f"base     {base}")
+    if path.kept:
+        out.print(
+            "kept     this connection begins; an open one stays with the backend that it began with, by the tracker"
+        )
     _show_steps(path.steps, file)
     hop = path.extension
     if hop is not None:

@@ -29,9 +29,11 @@ from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.flow_reading import OffloadReader, OffloadReading
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.observe import FlowJudge, ObservedFlow, RunningSwitch, read_running_switch, wrong_settings
+from dnsteer.offload.offload_context import CT_IPV6
 from dnsteer.offload.owners import owners_in_words
 from dnsteer.offload.profile import JUDGED_AS, profile
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.plan import Plan
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.datapaths import actual_name
@@ -88,8 +90,8 @@ class OffloadPoller:
         self._switch, self._changed, self._predict, self._clock = switch, changed, predict, clock
         self._thread = ThreadPoolExecutor(1, "console-offload")
         self._reader = OffloadReader()
-        self._judge: tuple[AppliedBridge, str, FlowJudge] | None = None
-        self._loaded: tuple[AppliedBridge, Loaded] | None = None
+        self._judge: tuple[AppliedBridge, tuple[str, ...], FlowJudge] | None = None
+        self._loaded: tuple[AppliedBridge, Loaded, Plan] | None = None
         self._missing: frozenset[tuple[str, str]] = frozenset()
         self._view: OffloadSnapshot | None = None
         self._due = 0.0
@@ -159,8 +161,8 @@ class OffloadPoller:
         found = profile(judged_as or flavor)
         running = read_running_switch(self._switch.remote, known.bridge, self._switch.timeout)
         kind = running.datapath.partition("@")[0]
-        loaded = self._load(known)
-        settings = () if judged_as else tuple(wrong_settings(loaded, found, running))
+        loaded, plan = self._load(known)
+        settings = () if judged_as else tuple(wrong_settings(loaded, plan, found, running))
         with connect_vswitchd(self._switch) as commands:
             figures = read_figures(commands, kind).gauges
             flows = figures.get("megaflows", 0.0)
@@ -168,21 +170,22 @@ class OffloadPoller:
             if flows > MAX_DUMPED_FLOWS:
                 return replace(view, again=MAX_INTERVAL)
             datapath = actual_name(commands, running.datapath)
-            reading = self._reader.read(commands, datapath, self._judge_of(known, loaded, found, running))
+            reading = self._reader.read(commands, datapath, self._judge_of(known, found, running))
         missing = frozenset((each.flow.thread, each.flow.ufid) for each in reading.flows if each.missing)
         late, self._missing = missing & self._missing, missing
         again = MAX_INTERVAL if reading.total + reading.elsewhere > MANY_FLOWS else MIN_INTERVAL
         return replace(view, reading=reading, again=again, late=late)
 
-    def _load(self, known: AppliedBridge) -> Loaded:
+    def _load(self, known: AppliedBridge) -> tuple[Loaded, Plan]:
         if self._loaded is None or self._loaded[0] is not known:
-            self._loaded = known, load_state(known.state)
-        return self._loaded[1]
+            loaded = load_state(known.state)
+            self._loaded = known, loaded, build_plan(loaded)
+        return self._loaded[1:]
 
-    def _judge_of(self, known: AppliedBridge, loaded: Loaded, by: Profile, running: RunningSwitch) -> FlowJudge:
-        size = running.config.get("hw-offload-ct-size", "")
-        if self._judge is None or self._judge[0] is not known or self._judge[1] != size:
-            self._judge = known, size, FlowJudge(loaded, build_plan(loaded), by, running)
+    def _judge_of(self, known: AppliedBridge, by: Profile, running: RunningSwitch) -> FlowJudge:
+        tracking = tuple(running.config.get(key, "") for key in ("hw-offload-ct-size", CT_IPV6))
+        if self._judge is None or self._judge[0] is not known or self._judge[1] != tracking:
+            self._judge = known, tracking, FlowJudge(*self._load(known), by, running)
         return self._judge[2]
 
     def close(self) -> None:

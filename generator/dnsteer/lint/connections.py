@@ -11,9 +11,10 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import counted
 from dnsteer.spec.model.spec import Flavor
 
+FULL = Code("DNS026", Severity.NOTE, "More connections may begin than the tracker remembers")
+UNANSWERED = 30
+"""Seconds that the tracker remembers a SYN without an answer where it sees answers, and no VIP has `keep`."""
 KEPT = Code("DNS041", Severity.WARNING, "Connections of which one direction is tracked, whose offload is not published")
-
-
 BOTH_WAYS = Code("DNS042", Severity.WARNING, "Answers that pass the connection tracker, whose offload is not published")
 
 
@@ -48,3 +49,26 @@ def kept_connections(context: LintContext) -> Iterator[LintFinding]:
     )
     advice = "check on a running switch: dnsteer verify --offload; UDP is not concerned"
     yield context.finding(KEPT, ("vips", names[0], "keep"), text, advice)
+
+
+@finder(FULL)
+def full_tracker(context: LintContext) -> Iterator[LintFinding]:
+    """Report limits of SYN that let more connections begin than the tracker can remember, where all such VIPs have one."""
+    spec, tracking = context.spec, derived.tracking(context.spec)
+    kept = {name: vip for name, vip in spec.vips.items() if derived.keeps(vip)}
+    rate = 0
+    for vip in kept.values():
+        if vip.limits is None or vip.limits.tcp_syn is None:
+            return  # nothing is said of how many begin
+        tcp = sum(end.protocol.value == "tcp" for end in derived.endpoints(vip))
+        rate += vip.limits.tcp_syn * (tcp if vip.limits.per == "service" else 1)
+    remembered = tracking.idle if any(vip.keep is not None for vip in kept.values()) else UNANSWERED
+    if rate * remembered <= tracking.connections:
+        return
+    text = (
+        f"limits.tcp_syn lets {rate:,} connections a second begin, each remembered for {remembered:g} s at least: the "
+        f"tracker with its {tracking.connections:,} is full after {tracking.connections / rate:.0f} s, and those beyond "
+        "are not kept"
+    )
+    advice = f"set switch.tracking.connections to {rate * remembered:,.0f}, or a shorter idle time, or lower limits"
+    yield context.finding(FULL, ("vips", next(iter(kept)), "limits", "tcp_syn"), text, advice)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dnsteer.lint.access_lists import access_list_flows
 from dnsteer.lint.affinity import uneven_clients
-from dnsteer.lint.connections import kept_connections, tracked_answers
+from dnsteer.lint.connections import full_tracker, kept_connections, tracked_answers
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
@@ -24,7 +24,7 @@ from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadabl
 from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
-from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
+from dnsteer.lint.switch_limits import flow_totals, ipv6_connections, setup_assumptions
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow
 from dnsteer.offload.extension_part import program_json
 from dnsteer.offload.judge import Reason, without_value
@@ -38,6 +38,7 @@ FINDERS: tuple[Finder, ...] = (
     other_traffic,
     flow_totals,
     setup_assumptions,
+    ipv6_connections,
     extension_services,
     mask_count,
     megaflow_count,
@@ -48,6 +49,7 @@ FINDERS: tuple[Finder, ...] = (
     second_passes,
     kept_connections,
     tracked_answers,
+    full_tracker,
     over_budget,
     uneven_clients,
     unreadable_flows,

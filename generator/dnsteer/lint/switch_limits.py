@@ -10,8 +10,9 @@ from dnsteer.lint.finder import SWITCH, LintContext, finder, limit_reason
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.offload.offload_context import dp_hash_pools, eswitch_setup, uses_conntrack
+from dnsteer.offload.offload_context import CT_IPV6, dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.plan.sizes import FLOW_LIMIT as DEFAULT_FLOW_LIMIT
+from dnsteer.spec import derived
 from dnsteer.spec.derived import uplink_ports
 from dnsteer.spec.model.spec import Flavor
 
@@ -76,6 +77,16 @@ def _card_limit(context: LintContext) -> Iterator[LintFinding]:
 HASH_AND_CONNTRACK = Code("DNS015", Severity.WARNING, "dp-hash and connection tracking on one switch")
 WITHOUT_TRACKING = Code("DNS017", Severity.NOTE, "dp-hash is offloaded only without tracked connections")
 ONE_ESWITCH = Code("DNS018", Severity.NOTE, "Offload between uplinks needs a multiport eSwitch")
+IPV6_CONNECTIONS = Code("DNS025", Severity.NOTE, "Tracked connections of IPv6 are offloaded only with a setting")
+
+
+@finder(IPV6_CONNECTIONS, hardware=True)
+def ipv6_connections(context: LintContext) -> Iterator[LintFinding]:
+    """Report that verdicts assume the offload of IPv6 connections, where the profile says that it needs a setting."""
+    cases = context.profile.action("ct").cases
+    if CT_IPV6 in context.examination.context.enabled and any(case.without == CT_IPV6 for case in cases):
+        text = f"verdicts on IPv6 that passes the connection tracker assume {CT_IPV6}=true, which dnsteer bringup sets"
+        yield context.finding(IPV6_CONNECTIONS, SWITCH, text)
 
 
 @finder(HASH_AND_CONNTRACK, WITHOUT_TRACKING, ONE_ESWITCH, hardware=True)
@@ -90,8 +101,11 @@ def setup_assumptions(context: LintContext) -> Iterator[LintFinding]:
             yield context.finding(WITHOUT_TRACKING, ("pools", pool, "selection"), text, reasons=reasons)
         if uses_conntrack(context.plan):
             consequence = "hardware does not offload both" if limit.verdict == "no" else "hardware may not offload both"
-            text = f"pool {', '.join(pools)} selects by dp-hash, and NAT VIPs track IPv4 fragments: {consequence}"
-            advice = "set hw-offload-ct-size=0 (dnsteer bringup does), or selection: source-port, or fragments: drop"
+            kept = derived.keeps_connections(context.spec)
+            what = "connections are kept" if kept else "NAT VIPs track IPv4 fragments"
+            text = f"pool {', '.join(pools)} selects by dp-hash, and {what}: {consequence}"
+            avoid = "no keep and no ct-nat" if kept else "fragments: drop"
+            advice = f"set hw-offload-ct-size=0 (dnsteer bringup does), or selection: source-port, or {avoid}"
             yield context.finding(HASH_AND_CONNTRACK, ("pools", pools[0], "selection"), text, advice, reasons=reasons)
     switch = context.spec.switch
     setup = eswitch_setup(context.loaded, context.plan, Flavor(context.profile.flavor))

@@ -100,6 +100,7 @@ class Case(Outcome):
     next_not: tuple[str, ...] = Field((), description="the action that follows directly is none of these")
     to: PortKind | None = Field(None, description="the action sends to a port of this kind")
     args: tuple[str, ...] = Field((), description="the action has one of these arguments")
+    without: str = Field("", description="this key of other_config is not true")
     note: Text = Field(description="what the operator is told")
     source: str = Field("", description="where this is from, where it is not from where the entry is")
     certainty: Certainty | None = Field(None, description="how sure this is, where it is not as sure as the entry")

@@ -15,7 +15,7 @@ from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
 from dnsteer.offload.extension_part import WORST_FIRST, ExtensionPart, extension_parts, hops_of
 from dnsteer.offload.judge import Judgement, OffloadContext, judge, weakest
-from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
+from dnsteer.offload.offload_context import CT_IPV6, dp_hash_pools, needs_ct_ipv6, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.split import shared_rules
@@ -285,7 +285,8 @@ def examine(
     per_service = _sample(plan, queries)
     owners = Owners(plan)
     # Bring-up turns the offload of connection tracking off if a pool uses dp-hash.
-    context = offload_context_of(loaded, plan, conntrack=not dp_hash_pools(loaded), flavor=Flavor(profile.flavor))
+    conntrack, enabled = not dp_hash_pools(loaded), [CT_IPV6] if needs_ct_ipv6(loaded, plan) else []
+    context = offload_context_of(loaded, plan, conntrack=conntrack, enabled=enabled, flavor=Flavor(profile.flavor))
     by_ufid: dict[str, tuple[str, DatapathFlow | Unreadable]] = {}
     with Harness(plan) as harness:
         out = Examination(loaded, plan, profile, harness.switch.version(), context, sampled=per_service)

@@ -103,7 +103,7 @@ class OffloadContext:
     or number in the dump; *eswitches*: the eSwitch of each other port, if there are several. *local_ports*: ports with hosts
     behind them; packets from other ports come from the network. *wide_entries*: the card's wide entries are used
     (BlueField-3). *hash_bits*: the widths in bits that the flow's group hash has in different releases; empty: the width
-    of the flow's own mask.
+    of the flow's own mask. *enabled* are keys of other_config that are true.
     """
 
     conntrack: bool = False
@@ -112,6 +112,7 @@ class OffloadContext:
     local_ports: frozenset[str] = frozenset()
     wide_entries: bool = False
     hash_bits: tuple[int, ...] = ()
+    enabled: frozenset[str] = frozenset()
 
 
 def weakest(certainties: Iterable[Certainty]) -> Certainty:
@@ -230,6 +231,7 @@ def _meets(case: Case, flow: DatapathFlow, action: DatapathAction, after: str, c
         and (not case.next_not or after not in case.next_not)
         and (case.to is None or _port_kind(flow, action, context) == case.to)
         and (not case.args or any(name in action.args for name in case.args))
+        and (not case.without or case.without not in context.enabled)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
-from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
+from dnsteer.offload.offload_context import CT_IPV6, dp_hash_pools, needs_ct_ipv6, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import Verdict
 from dnsteer.plan.bridge import ports_of
@@ -176,7 +176,8 @@ class FlowJudge:
         self.ports = frozenset(ports_of(loaded.spec.switch))
         self._owners = Owners(plan)
         conntrack = running.config.get("hw-offload-ct-size") != "0"
-        self._context = offload_context_of(loaded, plan, conntrack=conntrack)
+        enabled = [key for key, value in running.config.items() if value == "true"]
+        self._context = offload_context_of(loaded, plan, conntrack=conntrack, enabled=enabled)
 
     def judged(self, found: Iterable[tuple[DatapathFlow, Verdict]]) -> list[ObservedFlow]:
         """Return flows with whether they are in hardware, judged; those of other ports are left out."""
@@ -222,7 +223,7 @@ def observe(
     part = plan.extension
     extension_ports = (part.ingress.name, part.egress.name) if part is not None and part.services else ()
     return Observation(
-        profile, flows, unreadable, extras, list(wrong_settings(loaded, profile, running)), extension_ports
+        profile, flows, unreadable, extras, list(wrong_settings(loaded, plan, profile, running)), extension_ports
     )
 
 
@@ -258,7 +259,7 @@ def _port(flow: DatapathFlow) -> str:
     return str(found.value) if found is not None else ""
 
 
-def wrong_settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Iterable[str]:
+def wrong_settings(loaded: Loaded, plan: Plan, profile: Profile, running: RunningSwitch) -> Iterable[str]:
     """Yield a message for each setting that prevents offload of some or all flows."""
     if not profile.hardware:
         return
@@ -272,6 +273,8 @@ def wrong_settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> 
         yield from _library("DPDK", running)
     if doca and dp_hash_pools(loaded) and config.get("hw-offload-ct-size") != "0":
         yield "other_config:hw-offload-ct-size is not 0: flows of dp-hash pools are not offloaded (DNS015)"
+    if doca and config.get(CT_IPV6) != "true" and needs_ct_ipv6(loaded, plan):
+        yield f"other_config:{CT_IPV6} is not true: tracked connections of IPv6 are not offloaded (DNS025)"
 
 
 def _library(name: str, running: RunningSwitch) -> Iterable[str]:

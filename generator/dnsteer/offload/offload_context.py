@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from dnsteer.card.eswitch import Eswitch, eswitch_of
 from dnsteer.offload.capabilities import PortKind
@@ -18,7 +18,10 @@ from dnsteer.spec.model.spec import Flavor, Selection, Switch
 from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.recirculate import RecirculateRow
 from dnsteer.tables.return_ import FragmentRow
+from dnsteer.tables.vip import ServiceRow
 
+CT_IPV6 = "hw-offload-ct-ipv6-enabled"
+"""The key of other_config without which OVS-DOCA offloads no connection of IPv6."""
 _INNER = re.compile(r"pf(\d+)(?:hpf|vf\d+|sf\d+)?\Z|.*pf(\d+)(?:hpf|vf\d+|sf\d+)\Z")
 """Kernel names of representors (`pf0hpf`, `en3f1pf1sf0`), with the number of their physical function."""
 _OFFLOADED_TYPES: Mapping[Flavor, frozenset[str]] = {
@@ -29,8 +32,12 @@ _OFFLOADED_TYPES: Mapping[Flavor, frozenset[str]] = {
 """Port types that are on the eSwitch, by flavor."""
 
 
-def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | None = None) -> OffloadContext:
+def offload_context_of(
+    loaded: Loaded, plan: Plan, *, conntrack: bool, enabled: Container[str] = (), flavor: Flavor | None = None
+) -> OffloadContext:
     """Return what verdicts depend on in addition to the flows. *conntrack*: connection tracking, if used, is offloaded.
+
+    *enabled*: keys of other_config that are true.
 
     *flavor*: judge for this flavor instead of the spec's, with the settings that bring-up would make for it.
     """
@@ -40,6 +47,7 @@ def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: F
         port_kinds=_port_kinds(switch, flavor or switch.flavor),
         eswitches=_eswitches(switch, eswitch_setup(loaded, plan, flavor)),
         local_ports=frozenset(set(ports_of(switch)) - set(uplink_ports(switch))),
+        enabled=frozenset({CT_IPV6} if CT_IPV6 in enabled else ()),
     )
 
 
@@ -52,9 +60,18 @@ def eswitch_setup(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> E
 
 
 def uses_conntrack(plan: Plan) -> bool:
-    """Whether the plan uses connection tracking: for IPv4 fragments, pools of two passes, lists or limits of clients."""
+    """Whether the plan uses connection tracking.
+
+    That is for IPv4 fragments, kept connections, pools of two passes, lists or limits of clients.
+    """
     fragments = any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
-    return fragments or bool(plan.rows.of(RecirculateRow) or plan.rows.of(ListedServiceRow))
+    kept = any(row.zone for row in plan.rows.of(ServiceRow))
+    return fragments or kept or bool(plan.rows.of(RecirculateRow) or plan.rows.of(ListedServiceRow))
+
+
+def needs_ct_ipv6(loaded: Loaded, plan: Plan) -> bool:
+    """Whether bring-up makes OVS-DOCA offload connections of IPv6: they are tracked, and no hash forbids it."""
+    return sizes_of(loaded.spec, plan).tracks_ipv6 and not dp_hash_pools(loaded)
 
 
 def dp_hash_pools(loaded: Loaded) -> list[str]:

@@ -24,6 +24,7 @@ from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
 from dnsteer.tables.keep import KeptRow
 from dnsteer.tables.passes import passes_of
+from dnsteer.tables.recirculate import RecirculateRow
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
 from dnsteer.tables.selection import SelectionRow
 from dnsteer.tables.slot import GroupRow
@@ -46,7 +47,8 @@ class Sizes:
     *recirculated* those of two passes, *tracked* is the number of backend addresses whose fragments go through the tracker
     of connections, and *crossing* says by which way packets come in by one uplink or port and leave by another; empty: none.
     *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query. *kept* is how
-    many connections are kept at most.
+    many connections are kept at most. *listed* tells whether queries pass the tracker for access lists or limits of clients,
+    *tracks_ipv6* whether packets of IPv6 pass it.
     """
 
     uplinks: int
@@ -59,6 +61,8 @@ class Sizes:
     crossing: str
     plain: bool
     kept: int = 0
+    listed: bool = False
+    tracks_ipv6: bool = False
 
     @property
     def total(self) -> int:
@@ -96,7 +100,17 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
         derived.tracking(spec).connections if derived.keeps_connections(spec) else 0,
+        bool(plan.rows.of(ListedServiceRow)),
+        _tracks_ipv6(plan),
     )
+
+
+def _tracks_ipv6(plan: Plan) -> bool:
+    """Whether TCP or UDP of IPv6 passes the tracker: kept connections, pools of two passes, lists and limits of clients."""
+    families = [row.family for row in plan.rows.of(RecirculateRow)]
+    families += [row.family for row in plan.rows.of(ListedServiceRow)]
+    families += [row.family for row in plan.rows.of(ServiceRow) if row.zone]
+    return "ipv6" in families
 
 
 def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:

@@ -18,6 +18,7 @@ from dnsteer.proof.packet_text import packet_summary
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import AddressService, Expectation, Frame, Reference
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
+from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
@@ -80,6 +81,8 @@ class QueryPath:
     as_expected: bool
     bucket: int | None = None
     """The bucket of the client, where the VIP limits clients."""
+    kept: bool = False
+    """Whether a connection that is open goes by the tracker's mark, and not by its slot as this one, which begins."""
 
     def as_json(self) -> dict[str, Any]:
         """The path as a JSON object. Other programs read its keys, so they stay when fields here are renamed."""
@@ -134,6 +137,7 @@ def explain_query(
         out=tuple((each.port, packet_summary(each.data)) for each in left),
         as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
         bucket=reference.clients.bucket(service.vip, client.packed) if service is not None else None,
+        kept=service is not None and protocol is Protocol.TCP and derived.keeps(loaded.spec.vips[service.vip]),
     )
 
 
