@@ -120,7 +120,7 @@ def client(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     (home / "tickets.key").write_bytes(bytes(range(80)))
     running: list[subprocess.Popen[bytes]] = []
     try:
-        state = lab.up(loaded(("dot, ", ""), ("{protocol: tcp, port: 853, target_port: 8853}", "dns")).spec)
+        state = lab.up(loaded(("dot, ", ""), ("853, target_port: 8853", "5399")).spec)
         apply_in_lab(BY_PORT)
         for server in state.servers:
             (home / server.name).mkdir()
