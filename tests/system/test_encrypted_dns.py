@@ -23,7 +23,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names
-from dnsteer.lab.command import netns_exec
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.read import parse_document
 from tests.system import doh_doq
@@ -31,7 +31,7 @@ from tests.system.decap_net import within
 from tests.system.lab_specs import apply_in_lab
 from tests.system.quic_client import WHO, QuicClient, server_name
 from tests.system.test_agent import environment
-from tests.unit.agent_probing import certificate
+from tests.unit.agent_probing import certificate, probed, target_of
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
 SPEC = """
@@ -46,9 +46,16 @@ switch:
   ports:
     vf0:
     vf1:
+  extension: {ingress: {port: ext-in}, egress: {port: ext-out}, ipv4: 10.53.0.2, ipv6: "2001:db8:53::2"}
 pools:
   farm:
     selection: source-port
+    slots: 16
+    backends:
+      - {name: a, ipv4: 10.53.0.11, ipv6: "2001:db8:53::11", mac: 02:00:00:00:05:01, port: vf0}
+      - {name: b, ipv4: 10.53.0.12, ipv6: "2001:db8:53::12", mac: 02:00:00:00:05:02, port: vf1}
+  hashed:
+    selection: client
     slots: 16
     backends:
       - {name: a, ipv4: 10.53.0.11, ipv6: "2001:db8:53::11", mac: 02:00:00:00:05:01, port: vf0}
@@ -57,15 +64,20 @@ vips:
   direct: {addresses: [198.51.100.1, "2001:db8:1::1"], services: [dns, dot, doh, doq, doh3], pool: farm}
   translated:
     {addresses: [198.51.100.2, "2001:db8:1::2"], services: [dns, dot, doh, doq, doh3], pool: farm, forwarding: nat}
+  hashed: {addresses: [198.51.100.4, "2001:db8:1::4"], services: [dns, dot, doh, doq, doh3], pool: hashed}
 """
 SHARED_VIP = """\
   shared: {addresses: [198.51.100.3, "2001:db8:1::3"], services: [%s], pool: farm, forwarding: nat}
 """
 VIPS = ("198.51.100.1", "2001:db8:1::1", "198.51.100.2", "2001:db8:1::2")
 """Direct server return and NAT."""
+HASHED = ("198.51.100.4", "2001:db8:1::4")
+"""By the extension."""
 SHARED = ("198.51.100.3", "2001:db8:1::3")
 """Unbound, whose servers have the same keys of tickets."""
 TYPES = ("tls", "https", "quic", "h3")
+MTU = 1280
+"""The least that IPv6 allows: all of this passes by such a path."""
 
 
 def loaded(*changes: tuple[str, str]) -> Loaded:
@@ -121,6 +133,7 @@ def client(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     running: list[subprocess.Popen[bytes]] = []
     try:
         state = lab.up(loaded(("dot, ", ""), ("853, target_port: 8853", "5399")).spec)
+        run(["ip", "-n", state.client().namespace, "link", "set", "eth0", "mtu", str(MTU)])
         apply_in_lab(BY_PORT)
         for server in state.servers:
             (home / server.name).mkdir()
@@ -130,7 +143,7 @@ def client(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
             other.write_text(unbound(server.name, home, own))
             quic = [sys.executable, doh_doq.__file__, f"{home}/cert.pem", f"{home}/key.pem", own[0], "quic,h3"]
             for number, words in enumerate(
-                (["named", "-f", "-n", "1", "-c", str(bind)], ["unbound", "-c", str(other)], [*quic, *own, *VIPS[:2]])
+                (["named", "-f", "-n", "1", "-c", str(bind)], ["unbound", "-c", str(other)], [*quic, *own, *VIPS[:2], *HASHED])
             ):
                 with (home / f"{server.name}{number}.log").open("w") as log:
                     argv = netns_exec(server.namespace, words)
@@ -147,7 +160,7 @@ def client(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 def _await_listening(namespace: str, running: list[subprocess.Popen[bytes]], home: Path) -> None:
     """Wait until all services of a server are served at all its addresses."""
-    wanted = {("tcp", 853): 4, ("tcp", 443): 4, ("udp", 853): 4, ("udp", 443): 4, ("tcp", 8853): 2}
+    wanted = {("tcp", 853): 6, ("tcp", 443): 6, ("udp", 853): 6, ("udp", 443): 6, ("tcp", 8853): 2}
     deadline = time.monotonic() + 15
     while True:
         found = subprocess.run(netns_exec(namespace, ["ss", "-Hlntu"]), capture_output=True, text=True, check=True).stdout
@@ -246,6 +259,19 @@ def test_clients_reach_the_server_of_their_slot_by_every_transport(client: str) 
             assert found == server, f"{vip} {kind}"
 
 
+@pytest.mark.parametrize(
+    ("kind", "vip", "port"),
+    [("tls", VIPS[0], 853), ("tls", SHARED[1], 853), ("https", VIPS[3], 443), ("quic", VIPS[2], 853)],
+    ids=["dot-bind", "dot-unbound", "doh-bind", "doq"],
+)
+def test_health_checks_are_answered(client: str, kind: str, vip: str, port: int) -> None:
+    apply_in_lab(BY_PORT)
+    query = {"name": "whoami.dnsteer.test", "type": "TXT"}
+    with within(client):  # so are all sockets that the probe makes
+        said = probed(lambda _: target_of(kind, port, address=vip, query=query))
+    assert said == ["", ""]
+
+
 def resumed(client: str, vip: str, slots: list[int]) -> list[tuple[bool, bool]]:
     """Of connections one after the other, each with the ticket of the one before: same server, and whether it resumed."""
     context, found = tls_context(), list[tuple[bool, bool]]()
@@ -282,7 +308,7 @@ def test_a_ticket_is_good_for_all_servers_with_the_same_keys(client: str) -> Non
 
 def test_a_client_that_stays_with_its_server_resumes(client: str) -> None:
     apply_in_lab(BY_ADDRESS)
-    for vip in (*VIPS, *SHARED):
+    for vip in (*VIPS, *SHARED, *HASHED):
         assert resumed(client, vip, SLOTS[:8]) == [(True, True)] * 7
 
 
@@ -305,7 +331,7 @@ def test_early_data_is_good_for_the_server_that_made_the_ticket(client: str, pro
 
 @pytest.mark.parametrize(("protocol", "vip"), [("doq", VIPS[0]), ("h3", VIPS[1]), ("h3", VIPS[2]), ("doq", VIPS[3])])
 def test_a_connection_whose_port_changes(client: str, protocol: str, vip: str) -> None:
-    """It lives while its packets go on to its server: by chance with source-port, always with source-address."""
+    """It lives while its packets go on to its server: by chance with source-port, else always."""
     apply_in_lab(BY_PORT)
     by_slot = slots_of(client, vip)
     here, same = [slot for slot, name in by_slot.items() if name == "a"][:2]
@@ -317,13 +343,14 @@ def test_a_connection_whose_port_changes(client: str, protocol: str, vip: str) -
     connection.rebind(SOURCES.take(vip, other))
     assert connection.name(timeout=1) is None
     apply_in_lab(BY_ADDRESS)
-    connection = QuicClient(client, vip, protocol, SOURCES.take(vip, here))
-    first = connection.name()
-    assert first is not None
-    for slot in (same, other):
-        connection.rebind(SOURCES.take(vip, slot))
-        assert connection.name() == first
-    connection.close()
+    for steady in (vip, next(v for v in HASHED if (":" in v) == (":" in vip))):
+        connection = QuicClient(client, steady, protocol, SOURCES.take(vip, here))
+        first = connection.name()
+        assert first is not None
+        for slot in (same, other):
+            connection.rebind(SOURCES.take(vip, slot))
+            assert connection.name() == first
+        connection.close()
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["by-slots", "kept"])
