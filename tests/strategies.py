@@ -167,7 +167,7 @@ def _add_health(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
             continue
         pool["health"] = [{"check": "dns"}]
         served = [vip for vip in vips.values() if vip["pool"] == name]
-        words = {word for vip in served for word in vip["services"] if isinstance(word, str)}
+        words = {word for vip in served for word in vip["services"] if isinstance(word, str)} & {*_CHECK_OF}
         extended = pool["selection"] in ("client", "spray") or any(v["forwarding"] in ("ipip", "siit") for v in served)
         if words and not extended and draw(st.booleans()):
             check = draw(st.sampled_from([_CHECK_OF[word] for word in sorted(words)]))
