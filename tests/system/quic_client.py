@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from ipaddress import ip_address
 
 import dns.message
 from aioquic.h3.connection import H3Connection
@@ -47,7 +46,7 @@ class QuicClient:
 
     def _open(self, source: tuple[str, int]) -> socket.socket:
         with within(self._namespace):
-            made = socket.socket(socket.AF_INET6 if ip_address(source[0]).version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+            made = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_DGRAM)
         made.bind(source)
         made.connect(self._peer)
         return made

@@ -142,9 +142,9 @@ def client(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
             bind.write_text(named(server.name, home, names.RUN_DIR / f"ns{server.index}" / "zone"))
             other.write_text(unbound(server.name, home, own))
             quic = [sys.executable, doh_doq.__file__, f"{home}/cert.pem", f"{home}/key.pem", own[0], "quic,h3"]
-            for number, words in enumerate(
-                (["named", "-f", "-n", "1", "-c", str(bind)], ["unbound", "-c", str(other)], [*quic, *own, *VIPS[:2], *HASHED])
-            ):
+            quic += [*own, *VIPS[:2], *HASHED]
+            commands = (["named", "-f", "-n", "1", "-c", str(bind)], ["unbound", "-c", str(other)], quic)
+            for number, words in enumerate(commands):
                 with (home / f"{server.name}{number}.log").open("w") as log:
                     argv = netns_exec(server.namespace, words)
                     running.append(subprocess.Popen(argv, stdout=log, stderr=log, env=environment()))
@@ -163,7 +163,7 @@ def _await_listening(namespace: str, running: list[subprocess.Popen[bytes]], hom
     wanted = {("tcp", 853): 6, ("tcp", 443): 6, ("udp", 853): 6, ("udp", 443): 6, ("tcp", 8853): 2}
     deadline = time.monotonic() + 15
     while True:
-        found = subprocess.run(netns_exec(namespace, ["ss", "-Hlntu"]), capture_output=True, text=True, check=True).stdout
+        found = run(netns_exec(namespace, ["ss", "-Hlntu"]))
         pairs = re.findall(r"^(tcp|udp) .*?(?:\[[0-9a-f:]*\]|[\d.]+):(\d+) ", found, re.MULTILINE)
         if all(pairs.count((protocol, str(port))) >= least for (protocol, port), least in wanted.items()):
             return
@@ -253,9 +253,13 @@ def test_clients_reach_the_server_of_their_slot_by_every_transport(client: str) 
             if kind == "h3":
                 found = QuicClient(client, vip, "h3", source).name()
             else:
-                words = ["kdig", f"@{vip}", "whoami.dnsteer.test", "TXT", f"+{kind}", "+short", "+timeout=3", "+retry=0"]
-                argv = netns_exec(client, [*words, "-b", "#".join(map(str, source))])
-                found = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20).stdout.strip('"\n')
+                words = (
+                    f"kdig @{vip} whoami.dnsteer.test TXT +{kind} +short +timeout=3 +retry=0 -b {source[0]}#{source[1]}"
+                )
+                argv = netns_exec(client, words.split())
+                found = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20).stdout.strip(
+                    '"\n'
+                )
             assert found == server, f"{vip} {kind}"
 
 

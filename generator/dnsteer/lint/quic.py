@@ -26,8 +26,9 @@ def quic_by_port(context: LintContext) -> Iterator[LintFinding]:
             continue
         more = f" and {len(asked) - 1} more" if len(asked) > 1 else ""
         text = (
-            f"pool {name}: the client's source port chooses the slot of QUIC to VIP {asked[0]}{more}: a connection whose port "
-            "changes on the way (a NAT that forgot it) or in the client (migration) reaches a server that does not know it"
+            f"pool {name}: the client's source port chooses the slot of QUIC to VIP {asked[0]}{more}: a connection whose "
+            "port changes on the way (a NAT that forgot it) or in the client (migration) reaches a server that does not "
+            "know it"
         )
         advice = "selection: source-address, or client with the extension; or give QUIC a VIP with a pool of its own"
         yield context.finding(QUIC_BY_PORT, ("pools", name, "selection"), text, advice)

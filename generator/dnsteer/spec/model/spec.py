@@ -214,7 +214,8 @@ def _shorthand(value: Any) -> Any:
         return value
     hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
     raise wrong_value(
-        "dns, dot, doq, doh, doh3 or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
+        "dns, dot, doq, doh, doh3 or a mapping with protocol and port",
+        hint or "for example {protocol: udp, port: 5353}",
     )
 
 
