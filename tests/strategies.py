@@ -132,8 +132,10 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
         # The answers of a pool that are translated lead to one VIP, whichever way.
         mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way[-3:]) not in used]))
         used.add((name, mode[-3:]))
-        words = ["dns", "dot", "doq", "doh", "doh3"] if selection != "spray" else [{"protocol": "udp", "port": 53}]
+        words = ["dns", "dot", "doq", "doh", "doh3"]
         services: list[Any] = draw(st.lists(st.sampled_from(words), min_size=1, max_size=2, unique=True))
+        if selection == "spray":
+            services = [{"protocol": "udp", "port": draw(st.sampled_from([53, 5353]))}]
         if mode == "nat" and draw(st.booleans()):
             services = [{"protocol": "udp", "port": 53, "target_port": draw(st.sampled_from([53, 5353]))}]
         if mode == "ct-nat":

@@ -370,7 +370,7 @@ def test_open_connections_when_weights_change(client: str, vip: str, kept: bool)
     apply_in_lab(loaded(*changes, OTHER_WEIGHT))
     after = slots_of(client, vip)
     stay = {slot: name if after[slot] == name else None for slot, name in before.items()}
-    assert list(stay.values()).count(None) == 4  # of 16: the shares go from 8 and 8 to 12 and 4
+    assert list(stay.values()).count(None) == 6  # of 16: five to the server of the new weight, one back
     assert names_of(over_tcp) == (before if kept else stay)
     assert {slot: each.name(timeout=0.5) for slot, each in over_quic.items()} == stay
 
