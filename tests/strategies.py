@@ -132,8 +132,10 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
         # The answers of a pool that are translated lead to one VIP, whichever way.
         mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way[-3:]) not in used]))
         used.add((name, mode[-3:]))
-        words = ["doq"] if selection == "spray" else ["dns", "dot", "doq", "doh"]
+        words = ["dns", "dot", "doq", "doh", "doh3"]
         services: list[Any] = draw(st.lists(st.sampled_from(words), min_size=1, max_size=2, unique=True))
+        if selection == "spray":
+            services = [{"protocol": "udp", "port": draw(st.sampled_from([53, 5353]))}]
         if mode == "nat" and draw(st.booleans()):
             services = [{"protocol": "udp", "port": 53, "target_port": draw(st.sampled_from([53, 5353]))}]
         if mode == "ct-nat":
@@ -167,7 +169,7 @@ def _add_health(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
             continue
         pool["health"] = [{"check": "dns"}]
         served = [vip for vip in vips.values() if vip["pool"] == name]
-        words = {word for vip in served for word in vip["services"] if isinstance(word, str)}
+        words = {word for vip in served for word in vip["services"] if isinstance(word, str)} & {*_CHECK_OF}
         extended = pool["selection"] in ("client", "spray") or any(v["forwarding"] in ("ipip", "siit") for v in served)
         if words and not extended and draw(st.booleans()):
             check = draw(st.sampled_from([_CHECK_OF[word] for word in sorted(words)]))

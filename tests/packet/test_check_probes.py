@@ -25,7 +25,7 @@ def loaded() -> Loaded:
         ("    slow_start: 10s\n  secondaries:\n", "    slow_start: 10s\n  secondaries:\n    slots: 8\n"),
         text=HEALTH.read_text(),
     )
-    return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh]"))
+    return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh, doh3]"))
 
 
 def test_every_service_has_a_probe_packet(loaded: Loaded) -> None:
@@ -38,7 +38,7 @@ def test_every_service_has_a_probe_packet(loaded: Loaded) -> None:
         if vector.name.startswith("probe of ") and expectation.options and (packet := parse(vector.data)).sport >= 32784
     }
     assert asked == set(reference.services)
-    assert len(asked) == 2 * 2 * 5  # two VIPs, two families; udp/53, tcp/53, tcp/853, udp/853, tcp/443
+    assert len(asked) == 2 * 2 * 6  # two VIPs, two families; udp/53, tcp/53, tcp/853, udp/853, tcp/443, udp/443
     answers = [
         v.name
         for v, e in made

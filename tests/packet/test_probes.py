@@ -13,7 +13,7 @@ from tests.packet.command import FARM, on, run, spec_file
 from tests.packet.switches import LARGE, Switch, unexpected
 
 MIXED = (
-    LARGE.replace("services: [dns]", "services: [dns, dot, doq, doh]")
+    LARGE.replace("services: [dns]", "services: [dns, dot, doq, doh, doh3]")
     .replace(
         "    pool: direct\n",
         "    pool: direct\n  empty: {addresses: [198.51.100.55], services: [dns], pool: off}\n",
@@ -55,7 +55,7 @@ def test_probes_cover_each_kind_of_pool_and_service(switch: Switch, tmp_path: Pa
     unasked = [
         f"VIP straight {a} {s} is not asked"
         for a in ("198.51.100.54", "2001:db8:1::54")
-        for s in ("udp/853: DoQ", "tcp/443: DoH")
+        for s in ("udp/853: DoQ", "tcp/443: DoH", "udp/443: DoH by HTTP/3")
     ]
     unasked += [f"VIP empty 198.51.100.55 {p}/53: no backend of pool off is left to answer" for p in ("udp", "tcp")]
     assert found["unasked"] == unasked

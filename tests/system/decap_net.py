@@ -47,8 +47,8 @@ def within(namespace: str) -> Iterator[None]:
     try:
         assert _LIBC.setns(there, 0x40000000) == 0
         yield
-        assert _LIBC.setns(home, 0x40000000) == 0
     finally:
+        assert _LIBC.setns(home, 0x40000000) == 0
         os.close(there)
         os.close(home)
 

@@ -85,12 +85,14 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
         )
     if pool.selection is Selection.SPRAY:
         for endpoint in derived.endpoints(vip):
-            if endpoint.protocol is Protocol.TCP:
+            quic = derived.is_quic(endpoint)
+            if quic or endpoint.protocol is Protocol.TCP:
+                what, other = ("QUIC at UDP", "QUIC") if quic else ("TCP", "TCP")
                 yield scope.finding(
                     (*base, "services", endpoint.index),
-                    f"TCP port {endpoint.port} with selection spray of pool {vip.pool}",
-                    "UDP services only",
-                    "all packets of a connection must reach one backend: give TCP a VIP with another pool; "
+                    f"{what} port {endpoint.port} with selection spray of pool {vip.pool}",
+                    "services over UDP without QUIC only" if quic else "UDP services only",
+                    f"all packets of a connection must reach one backend: give {other} a VIP with another pool; "
                     "the services of one address may be in two VIPs",
                 )
                 break

@@ -22,6 +22,7 @@ from dnsteer.lint.masks.megaflows import MegaflowBound
 from dnsteer.lint.megaflow_count import bound_as_json, megaflow_count
 from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadable_flows
 from dnsteer.lint.passes import over_budget, second_passes
+from dnsteer.lint.quic import quic_by_port
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
 from dnsteer.lint.switch_limits import flow_totals, ipv6_connections, setup_assumptions
@@ -52,6 +53,7 @@ FINDERS: tuple[Finder, ...] = (
     full_tracker,
     over_budget,
     uneven_clients,
+    quic_by_port,
     unreadable_flows,
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""

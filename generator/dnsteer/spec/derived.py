@@ -153,11 +153,18 @@ def _endpoints(services: tuple[ServiceEntry, ...]) -> tuple[Endpoint, ...]:
     return tuple(found)
 
 
-def dns_transport(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
+def dns_transport(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh", "doh3"]:
     """What clients speak at a service, by its port: 853 is that of DoT and DoQ, 443 that of DoH, any other plain DNS's."""
     if endpoint.port == 853:
         return "dot" if endpoint.protocol is Protocol.TCP else "doq"
-    return "doh" if endpoint.port == 443 else "dns"
+    if endpoint.port == 443:
+        return "doh" if endpoint.protocol is Protocol.TCP else "doh3"
+    return "dns"
+
+
+def is_quic(endpoint: Endpoint) -> bool:
+    """Whether clients speak QUIC at a service: DoQ, or DoH by HTTP/3."""
+    return dns_transport(endpoint) in ("doq", "doh3")
 
 
 def gateway_mac(switch: Switch) -> str:

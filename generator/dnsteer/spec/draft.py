@@ -206,7 +206,7 @@ def _vips(site: Site) -> Iterator[str]:
     yield "vips:"
     yield "  dns:"
     yield f"    addresses: [{', '.join(map(_address, site.vips))}]"
-    yield "    services: [dns]  # 53 by UDP and TCP; also dot, doq, doh"
+    yield "    services: [dns]  # 53 by UDP and TCP; also dot, doq, doh, doh3"
     yield f"    pool: {_POOLS[site.kind]}"
     if site.nat:
         yield "    forwarding: nat"

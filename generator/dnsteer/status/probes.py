@@ -32,7 +32,7 @@ from dnsteer.switch.tools import SwitchError
 
 FIRST_PORT = 1024
 """Source ports begin here: those below are for root."""
-_NOT_ASKED = {"doq": "DoQ", "doh": "DoH"}
+_NOT_ASKED = {"doq": "DoQ", "doh": "DoH", "doh3": "DoH by HTTP/3"}
 
 
 @dataclass(frozen=True)

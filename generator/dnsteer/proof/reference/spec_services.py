@@ -30,6 +30,7 @@ _SHORTHANDS: dict[str, tuple[tuple[int, int], ...]] = {
     "dot": ((TCP, 853),),
     "doq": ((UDP, 853),),
     "doh": ((TCP, 443),),
+    "doh3": ((UDP, 443),),
 }
 
 

@@ -194,8 +194,9 @@ SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
     "dot": ((Protocol.TCP, 853),),
     "doq": ((Protocol.UDP, 853),),
     "doh": ((Protocol.TCP, 443),),
+    "doh3": ((Protocol.UDP, 443),),
 }
-"""What a service's short name stands for. Ports: RFC 1035, 7858 (DoT), 9250 (DoQ), 8484 (DoH)."""
+"""What a service's short name stands for. Ports: RFC 1035, 7858 (DoT), 9250 (DoQ), 8484 (DoH), 9114 (HTTP/3)."""
 
 
 class Service(Part):
@@ -213,11 +214,12 @@ def _shorthand(value: Any) -> Any:
         return value
     hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
     raise wrong_value(
-        "dns, dot, doq, doh or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
+        "dns, dot, doq, doh, doh3 or a mapping with protocol and port",
+        hint or "for example {protocol: udp, port: 5353}",
     )
 
 
-Shorthand = Annotated[Literal["dns", "dot", "doq", "doh"], BeforeValidator(_shorthand)]
+Shorthand = Annotated[Literal["dns", "dot", "doq", "doh", "doh3"], BeforeValidator(_shorthand)]
 ServiceEntry = Annotated[
     Annotated[Service, Tag("mapping")] | Annotated[Shorthand, Tag("word")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | Service) else "word"),
@@ -542,8 +544,8 @@ class Vip(Part):
         description="Unicast addresses of one or both families."
     )
     services: Annotated[list[ServiceEntry], Field(min_length=1)] = Field(
-        description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), or a mapping with "
-        "`protocol` and `port`."
+        description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), `doh3` (UDP 443), or a "
+        "mapping with `protocol` and `port`."
     )
     pool: Name = Field(description="The pool that answers.")
     forwarding: Forwarding = Field(
