@@ -44,6 +44,7 @@ TABLE = Table(
         "meter lets through.",
         "icmp6": "The same for IPv6.",
         "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
+        "icmp own": "Echo replies and errors of and for backends themselves (`pass: backends`).",
         "miss": "ICMP of other types is dropped by its type.",
     },
     uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow},

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables own_port1 to own_port4: tell backends' own traffic from answers, and from what clients send past the VIPs, by ports.
+
+A resolver asks from any port, so that the whole port would make a megaflow for each question. By four bits at a time a port
+that no service has makes one of 15 in nearly all cases, and one of 60 at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dnsteer.tables.own_traffic import has_own_traffic
+from dnsteer.tables.return_ import RouterRow
+from dnsteer.tables.table import Table
+
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
+
+WINDOW_BITS = 4
+WINDOWS = 16 // WINDOW_BITS
+
+
+class OwnPortRow(NamedTuple):
+    """The first bits of a port at which backends serve VIPs, as a masked match; in the last table, *last*, all of them."""
+
+    table: str
+    protocol: str
+    port: str
+    last: bool
+
+
+class OwnKindRow(NamedTuple):
+    """Packets of a protocol that come to a table, and the *bits* of the port that it looks at; empty: at none."""
+
+    table: str
+    protocol: str
+    bits: str
+
+
+def rows(ctx: Context) -> Iterator[OwnPortRow | OwnKindRow]:
+    """Yield the rows of all four tables."""
+    from dnsteer.spec.own_traffic import served_ports  # here, since the quick verbs do without it
+
+    if ctx.spec.switch.own_traffic is None:
+        return
+    for protocol, ports in served_ports(ctx.spec).items():
+        for n in range(1, WINDOWS + 1):
+            if n > 1 and not ports:
+                break
+            low = 16 - WINDOW_BITS * n
+            table, last = f"own_port{n}", n == WINDOWS
+            yield OwnKindRow(table, protocol, (f"[{low}..15]" if low else "[]") if ports else "")
+            for prefix in sorted({port >> low << low for port in ports}):
+                yield OwnPortRow(table, protocol, str(prefix) if last else f"{prefix:#x}/{0xFFFF >> low << low:#x}", last)
+
+
+def _none(_: Context) -> Iterator[OwnPortRow]:
+    """Yield nothing: the first table makes the rows of all."""
+    return iter(())
+
+
+def _table(number: int) -> Table:
+    return Table(
+        name=f"own_port{number}",
+        matches="port of a backend, four bits more in each table",
+        does="tells traffic of backends' own from answers, and drops what is sent to their services past the VIPs",
+        traffic=("own",),
+        drops="sent to a backend's service past the VIPs, or by a router as an answer",
+        flows={
+            "udp": "The first bits of a port at which backends serve VIPs: an answer, or sent past the VIPs, as more bits "
+            "will tell.",
+            "tcp": "The same for TCP.",
+            "udp6": "The same for IPv6.",
+            "tcp6": "The same for TCP over IPv6.",
+            "router": "A router sends nothing of backends: see table return.",
+            "low": "Other ports: traffic of a backend's own, of which no more bits of the port are looked at.",
+            "icmp": "ICMP of a backend, also in fragments.",
+            "icmp6": "The same for IPv6, not in fragments.",
+            "frag": "Fragments for backends, which have no port.",
+            "miss": "Other protocols, and of backends fragments, which may be those of answers.",
+        },
+        uses={"own_ports": OwnPortRow, "own_kinds": OwnKindRow, "routers": RouterRow},
+        rows=rows if number == 1 else _none,
+        is_wanted=has_own_traffic,
+        template="own_port",
+    )
+
+
+TABLES: tuple[Table, ...] = tuple(_table(number) for number in range(1, WINDOWS + 1))
