@@ -46,11 +46,14 @@ def has_outside(spec: Spec) -> bool:
 
 
 def served_ports(spec: Spec) -> dict[str, list[int]]:
-    """The ports at which backends serve VIPs, by protocol: of those, nothing is traffic of their own."""
+    """The ports at which backends serve VIPs, by protocol: of those, nothing is traffic of their own.
+
+    Port 0 is one of them, which nobody has: Open vSwitch shows it where a header is damaged.
+    """
     workers: dict[str, int] = {name: 1 for name in spec.pools}
     for name, pool in spec.pools.items():
         workers[name] += max(backend.port_offset for backend in pool.backends)
-    found: dict[str, set[int]] = {"udp": set(), "tcp": set()}
+    found: dict[str, set[int]] = {"udp": {0}, "tcp": {0}}
     for vip in spec.vips.values():
         for e in derived.endpoints(vip):
             found[e.protocol.value] |= {e.target_port + worker for worker in range(workers[vip.pool])}

@@ -21,7 +21,7 @@ LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn", "backends
 class Limited(NamedTuple):
     """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or ICMP of no VIP.
 
-    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips`, of what comes for backends' own addresses the
+    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips` or `backends`, of what comes for backends' own addresses the
     address. *vip* is the first of those that share
     buckets.
     """
@@ -131,6 +131,9 @@ def _errors(spec: Spec) -> Iterator[_Wanted]:
     path: Path = ("switch", "limits", "errors") if limits and "errors" in limits.model_fields_set else ("switch",)
     if any(derived.copies_errors(vip, spec.pools[vip.pool]) for vip in spec.vips.values()):
         yield _Wanted(Limited("", "vips", "errors"), "limit of ICMP errors to VIPs", path, rate, usual_burst(rate))
+    if spec.switch.own_traffic is not None:
+        title = "limit of ICMP of and for backends themselves"
+        yield _Wanted(Limited("", "backends", "errors"), title, path, rate, usual_burst(rate))
 
 
 def _backends(spec: Spec) -> Iterator[_Wanted]:

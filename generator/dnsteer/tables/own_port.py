@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables own_port1 to own_port4: tell backends' own traffic from answers, and from what clients send past the VIPs, by ports.
+"""Tables own_port1 to own_port3: tell backends' own traffic from answers, and from what clients send past the VIPs, by ports.
 
-A resolver asks from any port, so that the whole port would make a megaflow for each question. By four bits at a time a port
-that no service has makes one of 15 in nearly all cases, and one of 60 at most.
+A resolver asks from any port, so that the whole port would make a megaflow for each question. By a few bits at a time it makes
+63 of a backend, protocol and family, since ephemeral ports and those of services differ in the first six bits; 125 at most,
+where something scans the ports beside a service's.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dnsteer.tables.table import Table
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
-WINDOW_BITS = 4
-WINDOWS = 16 // WINDOW_BITS
+LENGTHS = (6, 11, 16)
+"""Bits of the port that the tables look at, one after the other."""
 
 
 class OwnPortRow(NamedTuple):
@@ -31,7 +32,7 @@ class OwnPortRow(NamedTuple):
 
 
 class OwnKindRow(NamedTuple):
-    """Packets of a protocol that come to a table, and the *bits* of the port that it looks at; empty: at none."""
+    """Packets of a protocol, and the *bits* of the port that a table looks at, in brackets; empty: all."""
 
     table: str
     protocol: str
@@ -39,20 +40,17 @@ class OwnKindRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[OwnPortRow | OwnKindRow]:
-    """Yield the rows of all four tables."""
+    """Yield the rows of all tables."""
     from dnsteer.spec.own_traffic import served_ports  # here, since the quick verbs do without it
 
     if ctx.spec.switch.own_traffic is None:
         return
     for protocol, ports in served_ports(ctx.spec).items():
-        for n in range(1, WINDOWS + 1):
-            if n > 1 and not ports:
-                break
-            low = 16 - WINDOW_BITS * n
-            table, last = f"own_port{n}", n == WINDOWS
-            yield OwnKindRow(table, protocol, (f"[{low}..15]" if low else "[]") if ports else "")
+        for table, length in zip(TABLES, LENGTHS, strict=True):
+            low, name, last = 16 - length, table.name, length == 16
+            yield OwnKindRow(name, protocol, f"[{low}..15]" if low else "")
             for prefix in sorted({port >> low << low for port in ports}):
-                yield OwnPortRow(table, protocol, str(prefix) if last else f"{prefix:#x}/{0xFFFF >> low << low:#x}", last)
+                yield OwnPortRow(name, protocol, str(prefix) if last else f"{prefix:#x}/{0xFFFF >> low << low:#x}", last)
 
 
 def _none(_: Context) -> Iterator[OwnPortRow]:
@@ -63,7 +61,7 @@ def _none(_: Context) -> Iterator[OwnPortRow]:
 def _table(number: int) -> Table:
     return Table(
         name=f"own_port{number}",
-        matches="port of a backend, four bits more in each table",
+        matches="port of a backend, a few bits more in each table",
         does="tells traffic of backends' own from answers, and drops what is sent to their services past the VIPs",
         traffic=("own",),
         drops="sent to a backend's service past the VIPs, or by a router as an answer",
@@ -87,4 +85,4 @@ def _table(number: int) -> Table:
     )
 
 
-TABLES: tuple[Table, ...] = tuple(_table(number) for number in range(1, WINDOWS + 1))
+TABLES: tuple[Table, ...] = tuple(_table(number) for number in range(1, len(LENGTHS) + 1))

@@ -62,9 +62,11 @@ class OwnTrafficReference:
         if host is None:
             return expect_drop("from outside to the gateways' MAC, and for no backend's own address")
         why = f"from outside for backend {host.name} itself"
-        refused = self._refused(packet, packet.dport)
-        whole = packet.fragment is Fragment.NONE
-        if refused and (whole or not self._may_be_fragment(packet)):
+        if packet.fragment is Fragment.NONE:
+            refused = self._refused(packet, packet.dport)
+        else:
+            refused = "" if self._may_be_fragment(packet) else "in fragments, and not UDP"
+        if refused:
             return expect_drop(f"{why}, {refused}")
         if not host.mac:
             return expect_drop(f"{why}, whose MAC address is not known")
@@ -92,7 +94,9 @@ class OwnTrafficReference:
     def _refused(self, packet: Packet, port: int) -> str:
         """Why a packet is no traffic of a backend's own, by its protocol and *port*; empty if it is."""
         if packet.protocol in (UDP, TCP):
-            return "at a port where backends serve VIPs" if (packet.protocol, port) in self.served else ""
+            if packet.protocol == TCP and packet.fragment is Fragment.NONE and not _fits(packet):
+                return "with a TCP header that does not fit"
+            return "at a port where backends serve VIPs" if (packet.protocol, port) in self.served or not port else ""
         if packet.protocol != (ICMPV6 if packet.ethertype == IPV6 else ICMP):
             return "of another protocol than TCP, UDP and ICMP"
         if packet.fragment is Fragment.NONE and packet.data[packet.l4] not in _MESSAGES[packet.protocol]:
@@ -100,7 +104,12 @@ class OwnTrafficReference:
         return ""
 
     def _may_be_fragment(self, packet: Packet) -> bool:
-        """Whether a fragment for a backend passes: by its protocol, which a later one of IPv6 does not reveal."""
+        """Whether a fragment for a backend passes: of UDP, and of ICMP over IPv4; a later one of IPv6 shows no protocol."""
         if packet.ethertype == IPV6 and packet.fragment is Fragment.LATER:
             return True
-        return packet.protocol in (UDP, TCP) or not self._refused(packet, -1)
+        return packet.protocol == UDP or (packet.protocol == ICMP and packet.ethertype != IPV6)
+
+
+def _fits(packet: Packet) -> bool:
+    """Whether a packet has all of its TCP header: else Open vSwitch takes its ports for 0."""
+    return 20 <= (packet.data[packet.l4 + 12] >> 4) * 4 <= packet.end - packet.l4

@@ -165,7 +165,8 @@ class SwitchLimits(Part):
     errors: ErrorRate = Field(
         default=ERROR_RATE,
         description="ICMP errors a second that are copied to backends (`vips.NAME.errors`), for all VIPs together; more are "
-        "dropped. A second brings each backend so many packets at most.",
+        "dropped. A second brings each backend so many packets at most. With `pass: backends` as many errors and echo replies "
+        "of and for all backends themselves.",
     )
     backends: OwnRate = Field(
         default=OWN_RATE,
