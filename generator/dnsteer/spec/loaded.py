@@ -73,6 +73,7 @@ _LATER_SWITCH_KEYS = (
     "own_traffic",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
+_LATER_SWITCH_LIMIT_KEYS = ("backends",)
 _LATER_PORT_KEYS = ("vlan", "members", "mode")
 _LATER_POOL_KEYS = ("passes", "client_prefix")
 _LATER_VIP_KEYS = ("announce", "limits", "access", "keep", "errors")
@@ -163,6 +164,8 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         }
         for part, found in (("uplinks", spec.switch.uplinks), ("ports", spec.switch.ports))
     }
+    if spec.switch.limits is not None:
+        ports["limits"] = _defaults_of(spec.switch.limits, _LATER_SWITCH_LIMIT_KEYS)
     of_switch = about["switch"]
     about = {
         **about,
