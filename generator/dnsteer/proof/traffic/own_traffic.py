@@ -38,6 +38,10 @@ def frames(senders: Senders) -> Iterator[Vector]:
             router = senders.neighbor_mac(uplink)
             back = Headers(senders.gateway_mac, router, remote, address, 0, 0, serial, senders.vlans.own(uplink))
             yield from _both_ways(senders, f"for {address_text(address)} by {uplink}", uplink, back, number)
+            forged = replace(_next(senders, out), from_mac=router, vlan=back.vlan, sport=40006, dport=53)
+            yield senders.vector(
+                f"of {address_text(address)} from the router of {uplink}", uplink, craft.query(forged, wire.UDP), "own"
+            )
             if not number:
                 yield from _beside(senders, uplink, back)
 
