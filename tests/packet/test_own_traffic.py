@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic of backends' own on a private switch: what resolvers ask and are told, what is dropped, and what floods make of it."""
+"""Traffic of backends' own on a private switch: what resolvers ask and are told, what is dropped, and floods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from ipaddress import IPv6Address
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
-from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6PacketTooBig, IPv6, IPv6ExtHdrFragment, fragment6
+from scapy.layers.inet6 import (
+    ICMPv6EchoReply,
+    ICMPv6EchoRequest,
+    ICMPv6PacketTooBig,
+    IPv6,
+    IPv6ExtHdrFragment,
+    fragment6,
+)
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
@@ -54,7 +61,11 @@ def test_resolvers_ask_from_any_port_and_get_what_they_are_told() -> None:
     asked = [net / over(sport=p, dport=53) for net in (v4, v6) for over in (UDP, TCP) for p in (52, 1077, 40000, 65535)]
     asked += [v4 / UDP(sport=123, dport=123), v4 / ICMP() / b"ping", v6 / ICMPv6EchoRequest(data=b"ping")]
     answers = [net / over(sport=53, dport=p) for net in (back4, back6) for over in (UDP, TCP) for p in (1077, 40000)]
-    answers += [back4 / UDP(sport=123, dport=123), back4 / ICMP(type=0) / b"ping", back6 / ICMPv6EchoReply(data=b"ping")]
+    answers += [
+        back4 / UDP(sport=123, dport=123),
+        back4 / ICMP(type=0) / b"ping",
+        back6 / ICMPv6EchoReply(data=b"ping"),
+    ]
     answers += [back4 / ICMP(type=3, code=4, nexthopmtu=1280) / bytes(28), back6 / ICMPv6PacketTooBig(mtu=1280) / v6]
     large = back4 / UDP(sport=53, dport=40000) / Raw(bytes(3000))
     answers += fragment(large, 1400)
@@ -100,13 +111,20 @@ def test_a_flood_to_one_resolver_leaves_the_others_and_the_vip_alone() -> None:
         others += [Frame("p0", bytes(query / UDP(sport=2000 + n, dport=53))) for n in range(100)]
         assert len(harness.send(others)) == len(others)
     (drops,) = limit_drops(loaded.spec, before, after, 2.0)
-    assert drops.text == f"backend 10.53.0.11: {(FLOOD - len(out)) / 2:,.0f} packets/s are dropped by the limit of what comes for its own address"
+    rate = f"{(FLOOD - len(out)) / 2:,.0f} packets/s"
+    assert drops.text == f"backend 10.53.0.11: {rate} are dropped by the limit of what comes for its own address"
 
 
 def test_pings_and_errors_have_limits_and_make_as_many_megaflows() -> None:
     rng = random.Random(5)
-    flood = [told(IP(src=f"203.0.113.{rng.randrange(1, 255)}", dst="10.53.0.11") / ICMP(type=3, code=4)) for _ in range(FLOOD)]
-    flood += [told(IPv6(src=str(IPv6Address(rng.getrandbits(128))), dst="2001:db8:53::11") / ICMPv6EchoRequest()) for _ in range(FLOOD)]
+    flood = [
+        told(IP(src=f"203.0.113.{rng.randrange(1, 255)}", dst="10.53.0.11") / ICMP(type=3, code=4))
+        for _ in range(FLOOD)
+    ]
+    flood += [
+        told(IPv6(src=str(IPv6Address(rng.getrandbits(128))), dst="2001:db8:53::11") / ICMPv6EchoRequest())
+        for _ in range(FLOOD)
+    ]
     with limited(SLOW) as harness:
         out, seconds = timed(harness, flood)
         most = 2 * (20 * (seconds + 1) + BURST)

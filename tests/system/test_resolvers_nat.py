@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unbound behind NAT that asks authoritative servers outside through the switch, over both families, and clients of the VIP."""
+"""Unbound behind NAT that asks authoritative servers outside through the switch, for clients of the VIP."""
 
 from __future__ import annotations
 
@@ -104,7 +104,11 @@ def router(no_lab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         # Routes to the resolvers, one by one: the lab's own, by which it asks them directly, are as long.
         commands = [
             _nsd(folder / "root", (ROOT4,), {"": ROOT_ZONE}),
-            _nsd(folder / "far", (FAR4, FAR6), {"four": _zone("four.", f"A {FAR4}"), "six": _zone("six.", f"AAAA {FAR6}")}),
+            _nsd(
+                folder / "far",
+                (FAR4, FAR6),
+                {"four": _zone("four.", f"A {FAR4}"), "six": _zone("six.", f"AAAA {FAR6}")},
+            ),
         ]
         commands = [netns_exec(space, command) for command in commands]
         for server in found.servers:

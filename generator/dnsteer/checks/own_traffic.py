@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for traffic of backends' own (`switch.pass`): it has a way out, and the switch can tell what comes back from answers."""
+"""Rules for traffic of backends' own (`switch.pass`): it has a way out, and what comes back is told from answers."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def _mixed(scope: Scope) -> Iterator[Finding]:
         away,
         f"a backend in another network than the uplinks', while others are in {network}",
         "with switch.pass: backends, all of them there, or none",
-        "what comes from outside and answers of backends there would look alike: give those others a port or a VLAN, or leave "
-        f"switch.pass out; see {scope.where(first)}",
+        "what comes from outside and answers of backends there would look alike: give those others a port or a VLAN, or "
+        f"leave switch.pass out; see {scope.where(first)}",
     )

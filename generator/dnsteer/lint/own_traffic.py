@@ -25,16 +25,16 @@ def own_traffic(context: LintContext) -> Iterator[LintFinding]:
         for name in dict.fromkeys(translated):
             if spec.pools[name].serves == "resolver":
                 text = (
-                    f"pool {name}: the resolvers' answers must come back through the switch, and what they ask other servers "
-                    "does not pass it"
+                    f"pool {name}: the resolvers' answers must come back through the switch, and what they ask other "
+                    "servers does not pass it"
                 )
                 advice = "set switch.pass: backends, or give what they ask a route of its own (docs/pass.md)"
                 yield context.finding(CANNOT_ASK, ("pools", name, "serves"), text, advice)
     elif translated:
         ports = [f"{port}/{protocol}" for protocol, found in served_ports(spec).items() for port in found if port]
         text = (
-            f"what backends send from {some_of(ports)} is taken for answers, and leaves as the VIP: a question from there is "
-            "never answered"
+            f"what backends send from {some_of(ports)} is taken for answers, and leaves as the VIP: a question from there "
+            "is never answered"
         )
         advice = "let servers ask from any port: no query-source port 53 in BIND, nor the like elsewhere"
         yield context.finding(SERVED_PORTS, (*SWITCH, "pass"), text, advice)

@@ -50,7 +50,7 @@ def served_ports(spec: Spec) -> dict[str, list[int]]:
 
     Port 0 is one of them, which nobody has: Open vSwitch shows it where a header is damaged.
     """
-    workers: dict[str, int] = {name: 1 for name in spec.pools}
+    workers: dict[str, int] = dict.fromkeys(spec.pools, 1)
     for name, pool in spec.pools.items():
         workers[name] += max(backend.port_offset for backend in pool.backends)
     found: dict[str, set[int]] = {"udp": {0}, "tcp": {0}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which limits drop packets now: of which VIP or backend, how many packets a second, and of clients the buckets with most."""
+"""Which limits drop packets now: of which VIP or backend, how many a second, and of clients the buckets with most."""
 
 from __future__ import annotations
 

@@ -71,9 +71,7 @@ def own_prefixes_of(spec: Spec) -> Iterator[tuple[str, Family, int, list[int]]]:
         yield from _prefixes(own, derived.shortest(own_prefixes(spec)))
 
 
-def _prefixes(
-    addresses: list[Address], routed: dict[Family, int]
-) -> Iterator[tuple[str, Family, int, list[int]]]:
+def _prefixes(addresses: list[Address], routed: dict[Family, int]) -> Iterator[tuple[str, Family, int, list[int]]]:
     for family in FAMILIES:
         width = FAMILY_BITS[family]
         own = {int(address) for address in addresses if address.max_prefixlen == width}

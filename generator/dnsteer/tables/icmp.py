@@ -53,7 +53,8 @@ TABLE = Table(
         "meter lets through.",
         "icmp6": "The same for IPv6.",
         "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
-        "icmp own": "Echo replies and errors of and for backends themselves (`pass: backends`), at the rate of their meter, in a second pass.",
+        "icmp own": "Echo replies and errors of and for backends themselves (`pass: backends`), at the rate of their meter, "
+        "in a second pass.",
         "miss": "ICMP of other types is dropped by its type.",
     },
     uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow, "own_icmp": OwnIcmpRow},

@@ -21,9 +21,8 @@ LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn", "backends
 class Limited(NamedTuple):
     """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or ICMP of no VIP.
 
-    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips` or `backends`, of what comes for backends' own addresses the
-    address. *vip* is the first of those that share
-    buckets.
+    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips` or `backends`, of what comes for a backend's
+    own address that. *vip* is the first of those that share buckets.
     """
 
     vip: str
@@ -100,7 +99,12 @@ def _meters(ctx: Context) -> Iterator[MeterRow]:
 
 
 def _wanted(spec: Spec) -> list[_Wanted]:
-    return [*_echo(spec), *_errors(spec), *_backends(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
+    return [
+        *_echo(spec),
+        *_errors(spec),
+        *_backends(spec),
+        *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip)),
+    ]
 
 
 def _numbers(wanted: Iterable[_Wanted]) -> dict[Limited, int]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables own_port1 to own_port3: tell backends' own traffic from answers, and from what clients send past the VIPs, by ports.
+"""Tables own_port1 to own_port3: tell backends' own traffic from answers, and from what is sent past the VIPs, by ports.
 
-A resolver asks from any port, so that the whole port would make a megaflow for each question. By a few bits at a time it makes
-63 of a backend, protocol and family, since ephemeral ports and those of services differ in the first six bits; 125 at most,
-where something scans the ports beside a service's.
+A resolver asks from any port, so that the whole port would make a megaflow for each question. By a few bits at a time it
+makes 63 of a backend, protocol and family, since ephemeral ports and those of services differ in the first six bits; 125 at
+most, where something scans the ports beside a service's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def rows(ctx: Context) -> Iterator[OwnPortRow | OwnKindRow]:
             low, name, last = 16 - length, table.name, length == 16
             yield OwnKindRow(name, protocol, f"[{low}..15]" if low else "")
             for prefix in sorted({port >> low << low for port in ports}):
-                yield OwnPortRow(name, protocol, str(prefix) if last else f"{prefix:#x}/{0xFFFF >> low << low:#x}", last)
+                yield OwnPortRow(
+                    name, protocol, str(prefix) if last else f"{prefix:#x}/{0xFFFF >> low << low:#x}", last
+                )
 
 
 def _none(_: Context) -> Iterator[OwnPortRow]:

@@ -52,7 +52,7 @@ class VlanReference:
         return self._any or vlan in (behind or {self.own(port)}) or self.is_outside(port, vlan)
 
     def is_outside(self, port: str, vlan: int) -> bool:
-        """Whether routers send there what is for backends' own addresses: in an uplink's own VLAN, if no backends are in it."""
+        """Whether routers send there what is for backends' own addresses: in an uplink's own VLAN without backends."""
         return self._passes and self.has_vips(port, vlan) and self.own(port) not in self._behind[port]
 
     def is_served(self, port: str, vlan: int) -> bool:

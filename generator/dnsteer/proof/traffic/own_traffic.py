@@ -54,7 +54,9 @@ def _both_ways(senders: Senders, about: str, port: str, headers: Headers, number
     for protocol in (wire.UDP, wire.TCP):
         for own_port in ports if not number else ports[:3]:
             far = 1024 + headers.serial % 64000
-            these = replace(headers, sport=far, dport=own_port) if inward else replace(headers, sport=own_port, dport=53)
+            these = (
+                replace(headers, sport=far, dport=own_port) if inward else replace(headers, sport=own_port, dport=53)
+            )
             name = f"{PROTOCOLS[protocol]} {about}, port {own_port}"
             yield senders.vector(name, port, craft.query(_next(senders, these), protocol), "own")
         these = replace(_next(senders, headers), sport=40001, dport=40002)
@@ -81,7 +83,9 @@ def _beside(senders: Senders, uplink: str, headers: Headers) -> Iterator[Vector]
         other = (int.from_bytes(headers.destination, "big") ^ 1 << bit).to_bytes(len(headers.destination), "big")
         if other not in at:
             these = replace(_next(senders, headers), destination=other, sport=53, dport=40004)
-            yield senders.vector(f"beside a backend in bit {bit} by {uplink}", uplink, craft.query(these, wire.UDP), "own")
+            yield senders.vector(
+                f"beside a backend in bit {bit} by {uplink}", uplink, craft.query(these, wire.UDP), "own"
+            )
     these = replace(_next(senders, headers), to_mac=senders.mac, sport=53, dport=40005)
     yield senders.vector(f"for a backend at the VIPs' MAC by {uplink}", uplink, craft.query(these, wire.UDP), "own")
 

@@ -21,8 +21,8 @@ ERROR_RATE = 100
 """ICMP errors a second that are copied to backends, where the spec does not say. A server needs one of them for each client
 behind a small MTU, and keeps it for minutes (10 in Linux); every backend gets a copy, 100 packets a second at most."""
 OWN_RATE = 20_000
-"""Packets a second to a backend's own address, where the spec does not say: the replies to some 12,000 questions that are in no
-cache of a resolver. For each of them 1.7 packets came (Unbound 1.17.1 in the lab, docs/pass.md)."""
+"""Packets a second to a backend's own address, where the spec does not say: the replies to some 12,000 questions that are in
+no cache of a resolver. For each of them 1.7 packets came (Unbound 1.17.1 in the lab, docs/pass.md)."""
 MAX_COPIES = 256
 """The most backends that get a copy of an ICMP error. Each is a change of a MAC address and an output of one datapath flow,
 of which Open vSwitch can have 64 KB: some 1,500."""
@@ -166,8 +166,8 @@ class SwitchLimits(Part):
     errors: ErrorRate = Field(
         default=ERROR_RATE,
         description="ICMP errors a second that are copied to backends (`vips.NAME.errors`), for all VIPs together; more are "
-        "dropped. A second brings each backend so many packets at most. With `pass: backends` as many errors and echo replies "
-        "of and for all backends themselves.",
+        "dropped. A second brings each backend so many packets at most. With `pass: backends` as many errors and echo "
+        "replies of and for all backends themselves.",
     )
     backends: OwnRate = Field(
         default=OWN_RATE,
