@@ -102,7 +102,7 @@ def _table(number: int) -> Table:
         name=f"address{number}",
         matches="destination address, a few bits more in each table",
         does="drops addresses that are no VIP's, by a few bits at a time",
-        traffic=("queries", "own"),
+        traffic=("queries",),
         drops="address of no VIP",
         miss="next",
         flows={

@@ -50,7 +50,8 @@ def _both_ways(senders: Senders, about: str, port: str, headers: Headers, number
     """Yield packets that differ in what the ports of one direction are in the other."""
     inward = headers.destination in senders.reference.own_traffic.addresses
     served = sorted({p for _, p in senders.reference.own_traffic.served})
-    ports = [*_PORTS, *(p ^ bit for p in served for bit in (1, 0x10, 0x100, 0x1000)), *served]
+    beside = (p ^ bit for p in served for bit in (1, 0x10, 0x100, 0x1000))
+    ports = list(dict.fromkeys((*_PORTS, *beside, *served)))
     for protocol in (wire.UDP, wire.TCP):
         for own_port in ports if not number else ports[:3]:
             far = 1024 + headers.serial % 64000
