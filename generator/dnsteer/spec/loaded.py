@@ -164,12 +164,13 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         }
         for part, found in (("uplinks", spec.switch.uplinks), ("ports", spec.switch.ports))
     }
+    limits: dict[str, Any] = {}
     if spec.switch.limits is not None:
-        ports["limits"] = _defaults_of(spec.switch.limits, _LATER_SWITCH_LIMIT_KEYS)
+        limits["limits"] = _defaults_of(spec.switch.limits, _LATER_SWITCH_LIMIT_KEYS)
     of_switch = about["switch"]
     about = {
         **about,
-        "switch": {**(of_switch if isinstance(of_switch, dict) else dict.fromkeys(of_switch, True)), **ports},
+        "switch": {**(of_switch if isinstance(of_switch, dict) else dict.fromkeys(of_switch, True)), **ports, **limits},
     }
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}
