@@ -64,6 +64,9 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         _add_vlans(draw, switch, pools)
     if not extended and draw(st.integers(0, 3)) == 0:
         switch["uplinks"]["p0"]["members"] = {"m0": {}, "m1": {}}
+    behind = {b.get("port", "p0") in ports for pool in pools.values() for b in pool["backends"]}
+    if len(behind) == 1 and draw(st.integers(0, 2)) == 0:  # else those at ports and those behind uplinks are mixed
+        switch["pass"] = "backends"
     return {"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips}
 
 

@@ -123,6 +123,9 @@ def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # Where some queries take another pass and others do not, or all do behind their client's bucket, two for each family.
     more += 4 if any(p.passes != 1 or p.selection is not Selection.SOURCE_PORT for _, p in used) else 0
     more += 8 if loaded.spec.switch.probe is not None else 0  # for answers to probes (docs/agent.md)
+    # Of backends' own traffic for each family three windows of ports to them, one more where the source MAC address is
+    # written, and two of what leaves, whose last is that of answers; and eight of addresses.
+    more += 20 if loaded.spec.switch.own_traffic is not None else 0
     limits = [vip.limits for vip in loaded.spec.vips.values() if vip.limits is not None]
     # Two for each family and number of buckets; and with flags of TCP one more for each family and way to a slot.
     more += 4 * len({limit.clients.buckets for limit in limits if limit.clients is not None})

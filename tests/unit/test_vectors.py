@@ -46,7 +46,7 @@ def test_names_and_frames_sent_are_unique(name: str) -> None:
 def test_only_drop_vectors_expect_no_frame(name: str) -> None:
     wrong = [(v.name, e.why) for v, e in checked(name) if (v.kind == "drop") == bool(e.options)]
     assert wrong == []
-    assert {v.kind for v, _ in checked(name)} <= KINDS | {"probe"}
+    assert {v.kind for v, _ in checked(name)} <= KINDS | {"probe", "own"}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_only_drop_vectors_expect_no_frame(name: str) -> None:
         ("everything", KINDS),
         ("extension", KINDS),
         ("authoritative", KINDS | {"probe"}),
+        ("resolvers-nat", KINDS - {"error"} | {"own"}),
         ("resolvers", KINDS - {"answer", "fragment"} | {"probe"}),
     ],
 )

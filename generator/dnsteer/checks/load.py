@@ -22,6 +22,7 @@ from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health, check_judgement, check_probe
 from dnsteer.checks.limits import check_limits
 from dnsteer.checks.neighbors import check_neighbors
+from dnsteer.checks.own_traffic import check_own_traffic
 from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
@@ -63,6 +64,7 @@ _CHECKS: Sequence[Check] = (
     check_routed,
     check_limits,
     check_tracking,
+    check_own_traffic,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (

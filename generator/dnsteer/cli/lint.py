@@ -158,6 +158,7 @@ _KINDS = {
     "neighbor": "neighbours",
     "echo": "echo",
     "error": "ICMP errors",
+    "own": "own traffic",
     "fragment": "fragments",
     "unusual": "unusual",
     "drop": "dropped",

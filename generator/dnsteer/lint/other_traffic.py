@@ -17,6 +17,7 @@ NEIGHBORS = Code("DNS021", Severity.NOTE, "ARP, neighbour discovery and echo run
 REFUSED = Code("DNS022", Severity.NOTE, "Some dropped packets are dropped by the CPU")
 UNUSUAL = Code("DNS023", Severity.NOTE, "Some unusual packets of a service run on the CPU")
 ERRORS = Code("DNS024", Severity.NOTE, "Copies of ICMP errors run on the CPU")
+OWN = Code("DNS027", Severity.NOTE, "Some traffic of backends' own runs on the CPU")
 UNREADABLE = Code("DNS040", Severity.WARNING, "A datapath flow that cannot be read")
 
 _TRAFFIC = {
@@ -24,6 +25,7 @@ _TRAFFIC = {
     "neighbor": (NEIGHBORS, "ARP and neighbour discovery"),
     "echo": (NEIGHBORS, "echo requests"),
     "error": (ERRORS, "ICMP errors, a copy for each backend"),
+    "own": (OWN, "traffic of backends' own"),
     "unusual": (UNUSUAL, "unusual packets"),
     "drop": (REFUSED, "dropped packets"),
 }
@@ -39,7 +41,7 @@ def software_flavor(context: LintContext) -> Iterator[LintFinding]:
         yield context.finding(SOFTWARE_FLAVOR, SWITCH, text, "omit --flavor to see what hardware would do")
 
 
-@finder(FRAGMENTS, NEIGHBORS, ERRORS, REFUSED, UNUSUAL, hardware=True)
+@finder(FRAGMENTS, NEIGHBORS, ERRORS, OWN, REFUSED, UNUSUAL, hardware=True)
 def other_traffic(context: LintContext) -> Iterator[LintFinding]:
     """Report fragments, ICMP, ARP, unusual and dropped packets not in hardware, one finding per reason."""
     found: dict[tuple[str, bool, str], list[JudgedFlow]] = defaultdict(list)

@@ -21,6 +21,7 @@ from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.masks.megaflows import MegaflowBound
 from dnsteer.lint.megaflow_count import bound_as_json, megaflow_count
 from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadable_flows
+from dnsteer.lint.own_traffic import own_traffic
 from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.quic import quic_by_port
 from dnsteer.lint.service_offload import service_offload
@@ -51,6 +52,7 @@ FINDERS: tuple[Finder, ...] = (
     kept_connections,
     tracked_answers,
     full_tracker,
+    own_traffic,
     over_budget,
     uneven_clients,
     quic_by_port,

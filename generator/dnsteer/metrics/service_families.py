@@ -137,11 +137,11 @@ TRAFFIC: tuple[Family, ...] = (
         "counter",
         "Traffic",
         "Packets that came faster than a limit of the spec lets through, and were dropped. kind is queries, clients, "
-        "tcp_syn, echo or errors. service is empty where a VIP's services share its rate; vip is the first of those that "
-        "share the buckets of clients; for echo requests and ICMP errors it is empty, and service what they were to (vips "
-        "or gateways).",
+        "tcp_syn, echo, errors or backends. service is empty where a VIP's services share its rate; vip is the first of "
+        "those that share the buckets of clients; for echo requests and ICMP errors it is empty, and service what they were "
+        "to (vips, gateways or backends); for what came for a backend's own address service is that.",
         ("vip", "service", "kind"),
-        "limits of VIPs, or of their services, and 3",
+        "limits of VIPs, or of their services, and 4, and addresses of backends with `pass: backends`",
         panel=Panel("Dropped by limits", "pps", ("vip", "service", "kind")),
     ),
     Family(

@@ -77,7 +77,7 @@ def _own(judgement: Judgement) -> int:
     return judgement.rules - shared
 
 
-KINDS = ("query", "answer", "probe", "neighbor", "echo", "error", "fragment", "unusual", "drop")
+KINDS = ("query", "answer", "probe", "neighbor", "echo", "error", "own", "fragment", "unusual", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that creates it."""
 QUERIES = 8_000
 """Maximum queries sent; larger specs get a sample of each service's slots. Reading 8,000 flows takes about 3 s."""

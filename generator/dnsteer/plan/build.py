@@ -18,6 +18,7 @@ from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, Subject, cookie
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.order import TABLES
+from dnsteer.tables.own_traffic import has_own_traffic
 from dnsteer.tables.return_ import ProbeReturnRow, ReturnRow
 
 
@@ -56,6 +57,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         extension=extension_of(ctx),
         has_gateways=bool(switch.gateways),
         has_client_networks=ctx.vlans.splits,
+        has_own_traffic=has_own_traffic(ctx.rows),
         follows_ipv6=any(n.family == "ipv6" for n in ctx.neighbors),
     )
 

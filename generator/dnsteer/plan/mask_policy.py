@@ -69,12 +69,20 @@ class MaskPolicy:
     """Bits of the destination port that are matched before the others."""
 
     def windows(self, table: Table) -> Iterator[tuple[Family, str]]:
-        """Yield the families that have a window in a table of addresses.
+        """Yield the families that have a window of VIPs in a table of addresses.
 
         With each are the bits of the address that other addresses are dropped by, in brackets; empty for all.
         """
+        return self._windows((table.name, False))
+
+    def own_windows(self, table: Table) -> Iterator[tuple[Family, str]]:
+        """Yield the same of backends' addresses."""
+        return self._windows((table.name, True))
+
+    def _windows(self, of: tuple[str, bool]) -> Iterator[tuple[Family, str]]:
         for family in FAMILIES:
-            row = next((r for r in self._plan.rows.of(AddressRow) if (r.table, r.family) == (table.name, family)), None)
+            rows = self._plan.rows.of(AddressRow)
+            row = next((r for r in rows if (r.table, r.inbound, r.family) == (*of, family)), None)
             if row is not None:
                 width = FAMILY_BITS[family]
                 first = width - int(row.prefix.partition("/")[2] or width)

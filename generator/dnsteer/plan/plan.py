@@ -35,6 +35,8 @@ class Plan:
     has_gateways: bool = False
     has_client_networks: bool = False
     """Whether there is a network where VIPs are asked for and gateways are not."""
+    has_own_traffic: bool = False
+    """Whether traffic of backends' own passes."""
     follows_ipv6: bool = False
     """Whether the MAC address of a neighbour is found out by its IPv6 address."""
 

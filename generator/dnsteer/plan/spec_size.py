@@ -10,8 +10,9 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
+from dnsteer.spec.own_traffic import own_addresses
 from dnsteer.spec.workers import has_workers
-from dnsteer.tables.address import prefixes_of
+from dnsteer.tables.address import own_prefixes_of, prefixes_of
 from dnsteer.tables.client_limits import client_limits
 
 _OF_LIMIT = 8
@@ -53,7 +54,8 @@ def size_of_spec(spec: Spec) -> SpecSize:
                 ways = (vip.limits.clients is not None) + (vip.limits.tcp_syn is not None)
                 flows += ways * len(vip.addresses) * services
     flows += sum(limit.clients.buckets + _OF_LIMIT for limit in client_limits(spec))
-    flows += sum(len(prefixes) + 1 for *_, prefixes in prefixes_of(spec))
+    flows += sum(len(prefixes) + 1 for find in (prefixes_of, own_prefixes_of) for *_, prefixes in find(spec))
+    flows += 2 * len(list(own_addresses(spec)))
     return SpecSize(flows, choices)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_network
@@ -312,8 +312,13 @@ def contains(outer: Network, inner: Network) -> bool:
 
 def routed_bits(spec: Spec) -> dict[Family, int]:
     """By family, the length of the shortest prefix that is routed here: nobody behind a router chooses these bits."""
+    return shortest(routed_prefixes(spec))
+
+
+def shortest(prefixes: Iterable[Network]) -> dict[Family, int]:
+    """By family, the length of the shortest of some prefixes; that of a whole address where there is none."""
     found: dict[Family, int] = {"ipv4": 32, "ipv6": 128}
-    for prefix in routed_prefixes(spec):
+    for prefix in prefixes:
         family: Family = "ipv4" if prefix.version == 4 else "ipv6"
         found[family] = min(found[family], prefix.prefixlen)
     return found

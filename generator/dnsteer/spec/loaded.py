@@ -70,8 +70,10 @@ _LATER_SWITCH_KEYS = (
     "access",
     "follow_lists",
     "tracking",
+    "own_traffic",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
+_LATER_SWITCH_LIMIT_KEYS = ("backends",)
 _LATER_PORT_KEYS = ("vlan", "members", "mode")
 _LATER_POOL_KEYS = ("passes", "client_prefix")
 _LATER_VIP_KEYS = ("announce", "limits", "access", "keep", "errors")
@@ -162,10 +164,13 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         }
         for part, found in (("uplinks", spec.switch.uplinks), ("ports", spec.switch.ports))
     }
+    limits: dict[str, Any] = {}
+    if spec.switch.limits is not None:
+        limits["limits"] = _defaults_of(spec.switch.limits, _LATER_SWITCH_LIMIT_KEYS)
     of_switch = about["switch"]
     about = {
         **about,
-        "switch": {**(of_switch if isinstance(of_switch, dict) else dict.fromkeys(of_switch, True)), **ports},
+        "switch": {**(of_switch if isinstance(of_switch, dict) else dict.fromkeys(of_switch, True)), **ports, **limits},
     }
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}

@@ -13,12 +13,16 @@ NO_VLAN = 0
 
 
 class Network(NamedTuple):
-    """The frames of a port with a VLAN ID. *vips*: neighbours there ask for VIPs; *gateways*: they ask for gateways."""
+    """The frames of a port with a VLAN ID. *vips*: neighbours there ask for VIPs; *gateways*: they ask for gateways.
+
+    *outside*: routers send there, by a gateway, what is for backends' own addresses (`pass: backends`).
+    """
 
     port: str
     vlan: int
     vips: bool
     gateways: bool
+    outside: bool = False
 
 
 def has_vlans(spec: Spec) -> bool:
@@ -45,9 +49,10 @@ def vlan_of(switch: Switch, backend: Backend) -> int:
 def networks_of(spec: Spec) -> list[Network]:
     """The networks of each uplink, then of each port, first its own.
 
-    Gateways are asked for where backends are; at a port that has none behind it, in its own network.
+    Gateways are asked for where backends are; at a port that has none behind it, in its own network. Where traffic of the
+    backends' own passes, routers ask for them in the network of each uplink that has no backends in it.
     """
-    switch = spec.switch
+    switch, passes = spec.switch, spec.switch.own_traffic is not None
     behind: dict[str, dict[int, None]] = {name: {} for name in (*switch.uplinks, *switch.ports)}
     for pool in spec.pools.values():
         for backend in pool.backends:
@@ -58,8 +63,10 @@ def networks_of(spec: Spec) -> list[Network]:
     for port, vlans in behind.items():
         own = own_vlan(switch, port)
         here = vlans or {own: None}
-        if port in switch.uplinks or own in here:
-            found.append(Network(port, own, port in switch.uplinks, own in here))
+        uplink = port in switch.uplinks
+        outside = passes and uplink and own not in vlans
+        if uplink or own in here:
+            found.append(Network(port, own, uplink, own in here or outside, outside))
         found += (Network(port, vlan, False, True) for vlan in here if vlan != own)
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which limits drop packets now: the VIPs, how many packets a second, and of clients the buckets with most."""
+"""Which limits drop packets now: of which VIP or backend, how many a second, and of clients the buckets with most."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _WORDS = {
     "tcp_syn": "its limit of TCP SYN",
     "errors": "the limit of ICMP errors",
     "echo": "the limit of echo requests",
+    "backends": "the limit of what comes for its own address",
 }
 
 
@@ -50,7 +51,7 @@ class BucketDrops:
 
 @dataclass(frozen=True)
 class LimitDrops:
-    """What a limit drops, in packets a second. *vips* are those that share it.
+    """What a limit drops, in packets a second. *vips* are those that share it; none where it is of a backend's own address.
 
     Of a limit of clients *dropping* of *buckets* do, and *worst* are those that drop most.
     """
@@ -65,6 +66,9 @@ class LimitDrops:
     @property
     def text(self) -> str:
         """In words, with what it is about before a colon."""
+        if not self.vips:
+            rate = f"{self.rate:,.0f} packets/s are dropped by {_WORDS[self.limited.kind]}"
+            return f"backend {self.limited.service}: {rate}"
         about = f"VIP {self.vips[0]}" if len(self.vips) == 1 else f"VIPs {', '.join(self.vips[:3])}"
         about += f" and {len(self.vips) - 3} more" if len(self.vips) > 3 else ""
         service = f" of {self.limited.service}" if self.limited.service else ""
@@ -89,29 +93,31 @@ class LimitDrops:
         return found
 
 
-def has_vip_limits(spec: Spec) -> bool:
-    """Whether a VIP has any limit."""
-    return any(vip.limits is not None for vip in spec.vips.values())
+def has_limits(spec: Spec) -> bool:
+    """Whether a VIP has any limit, or what comes for backends' own addresses."""
+    return spec.switch.own_traffic is not None or any(vip.limits is not None for vip in spec.vips.values())
 
 
 def limit_drops(
     spec: Spec, before: Mapping[int, MeterCount], after: Mapping[int, MeterCount], seconds: float
 ) -> list[LimitDrops]:
-    """What the limits of VIPs dropped between two readings of the meters, *seconds* apart; those that did not are left out.
+    """What the limits of VIPs and of backends' own addresses dropped between two readings of the meters, *seconds* apart.
+
+    Those that did not drop are left out.
 
     A meter that was not there before, or counts anew, is left out: it is not known since when it counts.
     """
     by_limit: dict[Limited, dict[int, float]] = defaultdict(dict)
     for number, limited in limits_by_meter(spec).items():
         was, now = before.get(number), after.get(number)
-        if not limited.vip or was is None or now is None or now.dropped <= was.dropped:
+        if not (limited.vip or limited.kind == "backends") or was is None or now is None or now.dropped <= was.dropped:
             continue
         by_limit[limited][number] = (now.dropped - was.dropped) / seconds
     of_clients = {limit.vips[0]: limit for limit in client_limits(spec)}
     found = [
         _of_clients(limited, of_clients[limited.vip], rates)
         if limited.kind == "clients"
-        else LimitDrops(limited, (limited.vip,), sum(rates.values()))
+        else LimitDrops(limited, (limited.vip,) if limited.vip else (), sum(rates.values()))
         for limited, rates in by_limit.items()
     ]
     return sorted(found, key=lambda each: -each.rate)

@@ -16,7 +16,7 @@ from dnsteer.spec import derived
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
 from dnsteer.status.kept_connections import COUNT_INTERVAL, KeptConnections, count_kept
-from dnsteer.status.limit_drops import LimitDrops, has_vip_limits, limit_drops
+from dnsteer.status.limit_drops import LimitDrops, has_limits, limit_drops
 from dnsteer.status.lists import whole_view
 from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
 from dnsteer.status.rates import Rates, rates_between
@@ -133,7 +133,7 @@ class SwitchObserver:
     def _take_meters(self, client: OpenFlow, reading: RecordReading) -> None:
         """Read the meters, and note what the limits of VIPs dropped since they were read last."""
         loaded, before = self._load(reading), self._meters
-        if loaded is None or not has_vip_limits(loaded.spec):
+        if loaded is None or not has_limits(loaded.spec):
             self._meters, self._limited = None, []
             return
         time_now, found = time.monotonic(), read_meter_counts(client)

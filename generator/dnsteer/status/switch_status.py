@@ -227,7 +227,7 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
         vips=vips,
         lists=[one for one in status.lists if not one.vips or shown & {*one.vips}],
         limits=[one for one in status.limits if shown & {*one.vips}],
-        limited=[one for one in status.limited if shown & {*one.vips}],
+        limited=[one for one in status.limited if not one.vips or shown & {*one.vips}],
     )
 
 

@@ -17,6 +17,7 @@ from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
+    from dnsteer.spec.model.types import Address
     from dnsteer.tables.context import Context
 
 WINDOW_BITS = 10
@@ -27,11 +28,15 @@ FAMILY_BITS: dict[Family, int] = {"ipv4": 32, "ipv6": 128}
 
 
 class AddressRow(NamedTuple):
-    """The first bits of VIPs' addresses, which one table matches. *prefix* is as ovs-ofctl prints it."""
+    """The first bits of VIPs' addresses, which one table matches. *prefix* is as ovs-ofctl prints it.
+
+    *inbound*: of backends' addresses, for traffic of their own.
+    """
 
     table: str
     family: Family
     prefix: str
+    inbound: bool = False
 
 
 @lru_cache(64)
@@ -50,24 +55,41 @@ def prefixes_of(spec: Spec) -> Iterator[tuple[str, Family, int, list[int]]]:
     """Yield each window that a family has: its table, the family, the prefix length, and the first bits of the VIPs."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
-    routed = derived.routed_bits(spec)
+    vips = [address for vip in spec.vips.values() for address in vip.addresses]
+    yield from _prefixes(vips, derived.routed_bits(spec))
+
+
+def own_prefixes_of(spec: Spec) -> Iterator[tuple[str, Family, int, list[int]]]:
+    """Yield the same for backends' addresses, where routers send here what is for them."""
+    from ipaddress import ip_address  # here, since the quick verbs do without it
+
+    from dnsteer.spec import derived
+    from dnsteer.spec.own_traffic import has_outside, own_addresses, own_prefixes
+
+    own = [ip_address(each.address) for each in own_addresses(spec)]
+    if own and has_outside(spec):
+        yield from _prefixes(own, derived.shortest(own_prefixes(spec)))
+
+
+def _prefixes(addresses: list[Address], routed: dict[Family, int]) -> Iterator[tuple[str, Family, int, list[int]]]:
     for family in FAMILIES:
         width = FAMILY_BITS[family]
-        own = {int(a) for vip in spec.vips.values() for a in vip.addresses if derived.family_of(a) == family}
+        own = {int(address) for address in addresses if address.max_prefixlen == width}
         if own:
             for table, length in zip(TABLES, windows_of(family, routed[family]), strict=False):
                 yield table.name, family, length, sorted({address >> width - length for address in own})
 
 
 def rows(ctx: Context) -> Iterator[AddressRow]:
-    """Yield a row for each window of the VIPs' addresses, each prefix once."""
+    """Yield a row for each window of the VIPs' addresses, each prefix once; then for each of the backends'."""
     from ipaddress import IPv4Address, IPv6Address  # here, since the quick verbs do without it
 
-    for table, family, length, prefixes in prefixes_of(ctx.spec):
-        width, kind = FAMILY_BITS[family], IPv4Address if family == "ipv4" else IPv6Address
-        end = "" if length == width else f"/{length}"
-        for bits in prefixes:
-            yield AddressRow(table, family, f"{kind(bits << width - length)}{end}")
+    for inbound, found in ((False, prefixes_of(ctx.spec)), (True, own_prefixes_of(ctx.spec))):
+        for table, family, length, prefixes in found:
+            width, kind = FAMILY_BITS[family], IPv4Address if family == "ipv4" else IPv6Address
+            end = "" if length == width else f"/{length}"
+            for bits in prefixes:
+                yield AddressRow(table, family, f"{kind(bits << width - length)}{end}", inbound)
 
 
 def _none(_: Context) -> Iterator[AddressRow]:
@@ -86,6 +108,7 @@ def _table(number: int) -> Table:
         flows={
             "ip": "The first bits of a VIP's address, or of several. A family with fewer windows passes the last tables.",
             "ipv6": "The same for IPv6.",
+            "own": "The same of backends' addresses, for traffic of their own (`pass: backends`).",
             "miss": "Other addresses are dropped by these bits: a megaflow for each value of the window at most, for each "
             "transport.",
         },

@@ -15,6 +15,7 @@ TABLE = Table(
     flows={
         "icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
         "icmp6": "Echo responder for IPv6.",
+        "icmp own": "ICMP of a backend or for one, and for no address of the switch (`pass: backends`).",
         "miss": "Other ICMP is dropped. It unwildcards the same fields as an echo request that is answered.",
     },
     uses={"neighbors": NeighborRow},

@@ -11,6 +11,7 @@ from dnsteer.tables.extension import subject as extension_subject
 from dnsteer.tables.extension import translated_answers_leave_by
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow
+from dnsteer.tables.own_traffic import OwnAddressRow
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.table import Table
 from dnsteer.tables.vip import ServiceRow
@@ -63,7 +64,7 @@ def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
 
 def _queries(ctx: Context) -> Iterator[EgressRow]:
     ports = {port.number: port for port in ctx.rows.of(PortRow)}.values()  # once for the members of a bond
-    outs = {row.out for row in ctx.rows.of(ForwardRow)}
+    outs = {row.out for row in ctx.rows.of(ForwardRow)} | {row.out for row in ctx.rows.of(OwnAddressRow) if row.mac}
     if OUT_SAME in outs:
         yield EgressRow(ctx.pipeline, QUERY, OUT_SAME, "", "", set_source=True, next_hop="")
     for port in ports:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.tables.error_code import ErrorLimitRow
-from dnsteer.tables.meter_rows import MeterRow, echo_meter, meters
+from dnsteer.tables.meter_rows import MeterRow, echo_meter, meter_of, meters
 from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ class EchoRow(NamedTuple):
     meter: int
 
 
-def rows(ctx: Context) -> Iterator[EchoRow | MeterRow]:
+class OwnIcmpRow(NamedTuple):
+    """The meter of echo replies and errors of and for backends themselves; there is none where these do not pass."""
+
+    meter: int
+
+
+def rows(ctx: Context) -> Iterator[EchoRow | OwnIcmpRow | MeterRow]:
     """Yield a row for each MAC address that echo requests are answered at, and one for each meter of the spec."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
@@ -29,6 +35,9 @@ def rows(ctx: Context) -> Iterator[EchoRow | MeterRow]:
     yield EchoRow(switch.mac, echo_meter(ctx, "vips"))
     if switch.gateways:
         yield EchoRow(derived.gateway_mac(switch), echo_meter(ctx, "gateways"))
+    own = meter_of(ctx, "errors", "", "backends")
+    if own:
+        yield OwnIcmpRow(own)
     yield from meters(ctx)
 
 
@@ -44,8 +53,10 @@ TABLE = Table(
         "meter lets through.",
         "icmp6": "The same for IPv6.",
         "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
+        "icmp own": "Echo replies and errors of and for backends themselves (`pass: backends`), at the rate of their meter, "
+        "in a second pass.",
         "miss": "ICMP of other types is dropped by its type.",
     },
-    uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow},
+    uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow, "own_icmp": OwnIcmpRow},
     rows=rows,
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
-QUERY, ANSWER, PROBE, PROBE_ANSWER = 1, 2, 3, 4
+QUERY, ANSWER, PROBE, PROBE_ANSWER, INBOUND = 1, 2, 3, 4, 5
 """Values of the register `path`."""
 OUT_SAME = 0
 """Value of the register `out` for the ingress port."""
@@ -141,9 +141,9 @@ TABLE = Table(
         Register(
             "path",
             4,
-            "1 query, 2 answer, 3 probe, 4 answer to a probe",
+            "1 query, 2 answer, 3 probe, 4 answer to a probe, 5 for a backend's own address",
             "egress",
-            values={"query": QUERY, "answer": ANSWER, "probe": PROBE, "probe_answer": PROBE_ANSWER},
+            values={"query": QUERY, "answer": ANSWER, "probe": PROBE, "probe_answer": PROBE_ANSWER, "inbound": INBOUND},
         ),
         Register("probe", 8, "number of the backend that a probe is for", "slot"),
         Register(

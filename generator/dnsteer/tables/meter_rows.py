@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 _BITS = (BUCKET_METERS - METER_BASE).bit_length() - 1
-LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn"]
+LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn", "backends"]
 
 
 class Limited(NamedTuple):
     """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or ICMP of no VIP.
 
-    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips`. *vip* is the first of those that share
-    buckets.
+    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips` or `backends`, of what comes for a backend's
+    own address that. *vip* is the first of those that share buckets.
     """
 
     vip: str
@@ -99,7 +99,12 @@ def _meters(ctx: Context) -> Iterator[MeterRow]:
 
 
 def _wanted(spec: Spec) -> list[_Wanted]:
-    return [*_echo(spec), *_errors(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
+    return [
+        *_echo(spec),
+        *_errors(spec),
+        *_backends(spec),
+        *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip)),
+    ]
 
 
 def _numbers(wanted: Iterable[_Wanted]) -> dict[Limited, int]:
@@ -130,6 +135,20 @@ def _errors(spec: Spec) -> Iterator[_Wanted]:
     path: Path = ("switch", "limits", "errors") if limits and "errors" in limits.model_fields_set else ("switch",)
     if any(derived.copies_errors(vip, spec.pools[vip.pool]) for vip in spec.vips.values()):
         yield _Wanted(Limited("", "vips", "errors"), "limit of ICMP errors to VIPs", path, rate, usual_burst(rate))
+    if spec.switch.own_traffic is not None:
+        title = "limit of ICMP of and for backends themselves"
+        yield _Wanted(Limited("", "backends", "errors"), title, path, rate, usual_burst(rate))
+
+
+def _backends(spec: Spec) -> Iterator[_Wanted]:
+    from dnsteer.spec.model.limits import OWN_RATE, usual_burst  # here, since the quick verbs do without it
+    from dnsteer.spec.own_traffic import has_outside, own_addresses
+
+    limits = spec.switch.limits
+    rate = limits.backends if limits is not None else OWN_RATE
+    for own in own_addresses(spec) if has_outside(spec) else ():
+        title = f"limit of what comes for backend {own.backend.name}'s own address {own.address}"
+        yield _Wanted(Limited("", own.address, "backends"), title, own.path, rate, usual_burst(rate))
 
 
 def _of_vip(name: str, vip: Vip) -> Iterator[_Wanted]:

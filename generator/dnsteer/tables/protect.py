@@ -13,6 +13,7 @@ TABLE = Table(
     drops="port or protocol of no service",
     flows={
         "port": "The low 8 bits of a service's port: only those go on.",
+        "own": "What comes for backends' own addresses (`pass: backends`), by its protocol.",
         "low": "Other ports are dropped by these 8 bits: one mask for both families, and at most 255 megaflows for each "
         "transport and MAC.",
         "miss": "Fragments and other protocols are dropped by protocol.",

@@ -54,13 +54,14 @@ Traffic = Literal[
     "to_extension",
     "from_extension",
     "answers",
+    "own",
     "fragments",
 ]
 """The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; ICMP errors; queries to a
 backend,
 while an access list looks at their source, where one has allowed it, while the bucket of their client is found, in the
 second pass of those that have two, in that of connections that are kept, and to the extension; packets that the extension
-returns; answers; fragments of
+returns; answers; traffic of backends' own; fragments of
 answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "connections", "backends", "exits", "state"]

@@ -20,11 +20,15 @@ NO_ID = "vlan_tci=0x0000/0x0fff"
 
 
 class NetworkRow(NamedTuple):
-    """Frames of a port that are served: what is matched of their VLAN tag, and who asks there for what."""
+    """Frames of a port that are served: what is matched of their VLAN tag, and who asks there for what.
+
+    *outside*: routers send there what is for backends' own addresses.
+    """
 
     match: str
     vips: bool
     gateways: bool
+    outside: bool
 
 
 class Vlans:
@@ -77,6 +81,6 @@ class Vlans:
 
         found: dict[str, tuple[NetworkRow, ...]] = {}
         for n in networks_of(self._spec):
-            row = NetworkRow("" if self._any else self.match(n.vlan), n.vips, n.gateways)
+            row = NetworkRow("" if self._any else self.match(n.vlan), n.vips, n.gateways, n.outside)
             found[n.port] = (*found.get(n.port, ()), row)
         return found

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
-from dnsteer.spec.derived import bond_members, routed_prefixes, uplink_ports
+from dnsteer.spec.derived import bond_members, gateway_mac, routed_prefixes, uplink_ports
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network
-from dnsteer.spec.networks import NO_VLAN, own_vlan
+from dnsteer.spec.networks import NO_VLAN, networks_of, own_vlan
+from dnsteer.spec.own_traffic import own_prefixes
 from dnsteer.switch.masks import prefix
 
 _BY_EXTENSION = (ICMP, 4, TCP, UDP, 41, 44, ICMPV6)
@@ -90,7 +91,23 @@ def routed_attacker(spec: Spec) -> Attacker:
         Sender(uplinks, kinds, vlans=frozenset((vlan,)), choices=choices, never=never)
         for vlan, uplinks in by_vlan.items()
     ]
+    senders += _to_backends(spec, never)
     return Attacker("behind a router", (*senders, *_extension(spec)))
+
+
+def _to_backends(spec: Spec, never: Mapping[str, frozenset[int]]) -> Iterator[Sender]:
+    """What comes for backends' own addresses, to the gateways' MAC address."""
+    destinations = _destinations(own_prefixes(spec))
+    kinds = frozenset(kind for name, kind in (("nw_dst", IPV4), ("ipv6_dst", IPV6)) if name in destinations)
+    choices = {
+        "dl_dst": FieldChoice.of("dl_dst", _mac(gateway_mac(spec.switch))),
+        "dl_src": FieldChoice.unknown("dl_src", 1),
+        **destinations,
+    }
+    for network in networks_of(spec):
+        if network.outside:
+            ports = bond_members(spec.switch, network.port) or (network.port,)
+            yield Sender(ports, kinds, vlans=frozenset((network.vlan,)), choices=choices, never=never)
 
 
 def network_attacker(spec: Spec) -> Attacker:

@@ -18,6 +18,7 @@ from dnsteer.proof.reference.errors import ErrorReference, is_of_path_mtu
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
+from dnsteer.proof.reference.own_traffic import OwnTrafficReference
 from dnsteer.proof.reference.probes import ProbeReference
 from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
 from dnsteer.proof.reference.slots import PoolOutage
@@ -57,6 +58,7 @@ class Reference:
         self.clients = ClientReference(spec)
         self.connections = connections or ConnectionReference()
         self.errors = ErrorReference(spec, self.topology, self.modes)
+        self.own_traffic = OwnTrafficReference(spec, self.topology)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         first: dict[bytes, tuple[str, int]] = {}
@@ -248,9 +250,15 @@ class Reference:
                 return expect_frame(
                     port, neighbors.echo_reply(packet, self.topology.gateway_mac), "echo reply of a gateway"
                 )
-            return expect_drop("echo request for an address that is no gateway's")
+            if not self.own_traffic.addresses:
+                return expect_drop("echo request for an address that is no gateway's")
+        if self.topology.vlans.is_outside(port, packet.vlan):
+            return self.own_traffic.inbound(port, packet)
         if packet.data[6:12] in self._no_answers_from:
             return expect_drop("to the gateways' MAC, but from a router")
+        own = self.own_traffic.sent(port, packet)
+        if own is not None:
+            return own
         for mode in self.modes.values():
             expectation = mode.answer(packet, port)
             if expectation is not None:

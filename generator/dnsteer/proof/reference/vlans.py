@@ -20,6 +20,7 @@ class VlanReference:
         ports: dict[str, Interfaces] = {**switch.ports, **switch.uplinks}
         backends = [backend for pool in spec.pools.values() for backend in pool.backends]
         self._uplinks = tuple(switch.uplinks)
+        self._passes = switch.own_traffic is not None
         self._any = switch.vlans == "any"
         said = [*(port.vlan for port in ports.values()), *(backend.vlan for backend in backends)]
         self.named = any(vlan is not None for vlan in said)
@@ -43,9 +44,16 @@ class VlanReference:
         return port in self._uplinks and (self._any or vlan == self.own(port))
 
     def has_gateways(self, port: str, vlan: int) -> bool:
-        """Whether they are for gateways: those of backends behind the port, or its own where there are none."""
+        """Whether they are for gateways: those of backends behind the port, or its own where there are none; and those from
+        outside, where traffic of backends' own passes."""
         behind = self._behind.get(port)
-        return behind is not None and (self._any or vlan in (behind or {self.own(port)}))
+        if behind is None:
+            return False
+        return self._any or vlan in (behind or {self.own(port)}) or self.is_outside(port, vlan)
+
+    def is_outside(self, port: str, vlan: int) -> bool:
+        """Whether routers send there what is for backends' own addresses: in an uplink's own VLAN without backends."""
+        return self._passes and self.has_vips(port, vlan) and self.own(port) not in self._behind[port]
 
     def is_served(self, port: str, vlan: int) -> bool:
         """Whether the switch serves frames of a VLAN at a port at all."""

@@ -31,7 +31,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Vector:
-    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, unusual (forwarded), or drop.
+    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, own, unusual (forwarded), or drop.
 
     Frames of one *spread_group* must not all reach the same backend.
     """

@@ -22,6 +22,7 @@ from dnsteer.proof.traffic import (
     followed,
     icmp_errors,
     neighbor_requests,
+    own_traffic,
     probes,
     unpredicted_slots,
     unusual,
@@ -70,6 +71,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield probes.frames(senders)
     yield followed.frames(senders)
     yield vlans.frames(senders)
+    yield own_traffic.frames(senders)
     yield access.frames(senders)
     yield buckets.frames(senders)
     yield extension_drops.frames(senders)

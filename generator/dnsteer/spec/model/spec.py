@@ -29,6 +29,7 @@ from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.next_hop import Router
+from dnsteer.spec.model.own_traffic import OwnTraffic
 from dnsteer.spec.model.part import (
     ByName,
     Count,
@@ -140,7 +141,6 @@ Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
 """Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
-
 
 AUTO = "auto"
 """What a key says that is left to dnsteer, as if it were left out."""
@@ -367,6 +367,7 @@ class Switch(Part):
         "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more. With fewer "
         "queries a second than half the rules, many make a datapath flow anew, since idle ones leave: then name less.",
     )
+    own_traffic: OwnTraffic = None
     tracking: Annotated[Tracking | None, MayBeEmpty()] = Field(
         default=None,
         description="How connections of VIPs with `keep: connections` are remembered. Left out: the defaults of its keys.",
@@ -579,8 +580,7 @@ class Vip(Part):
     )
     announce: OfVip | None = Field(
         default=None,
-        description="How `switch.announce` announces its addresses. `never`: not at all. Left out: without MED and "
-        "communities.",
+        description="How `switch.announce` announces it. `never`: not at all. Left out: without MED and communities.",
     )
     access: AccessRules | None = Field(
         default=None,
