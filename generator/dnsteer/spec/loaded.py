@@ -70,6 +70,7 @@ _LATER_SWITCH_KEYS = (
     "access",
     "follow_lists",
     "tracking",
+    "tunnel",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_PORT_KEYS = ("vlan", "members", "mode")

@@ -47,6 +47,7 @@ class Category(IntEnum):
     METER = 13
     ACCESS = 15
     CONNECTIONS = 16
+    TUNNEL = 17
 
 
 OBJECT_BITS = 40

@@ -90,7 +90,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     place, written = document.place, document.path_in_document
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
-        if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
+        if all(ctx.modes[mode].uses_extension(pool) for _, mode in slots.ways):
             continue
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}

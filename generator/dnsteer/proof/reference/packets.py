@@ -237,10 +237,10 @@ class Reference:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
         if not target.mac:
             return frozenset()  # it has not answered yet
-        leaves = port if target.port is None else target.port
+        leaves, vlan = service.mode.leaves(port, target)
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
         frames = service.mode.query(packet, service, target, from_mac)
-        return frozenset(Frame(leaves, data) for data in self.topology.vlans.leaving(frames, target.vlan))
+        return frozenset(Frame(leaves, data) for data in self.topology.vlans.leaving(frames, vlan))
 
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):

@@ -45,6 +45,7 @@ from dnsteer.spec.model.part import (
 )
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.tracking import Tracking
+from dnsteer.spec.model.tunnel import Tunnel
 from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
 from dnsteer.spec.model.vlan import Vlan
 
@@ -114,6 +115,9 @@ class Forwarding(str, Enum):
     CT_NAT = "ct-nat"
     IPIP = "ipip"
     SIIT = "siit"
+    VXLAN = "vxlan"
+    GENEVE = "geneve"
+    GRE = "gre"
 
 
 class Protocol(str, Enum):
@@ -369,6 +373,10 @@ class Switch(Part):
         default=None,
         description="How connections of VIPs with `keep: connections` are remembered. Left out: the defaults of its keys.",
     )
+    tunnel: Tunnel | None = Field(
+        default=None,
+        description="Where tunnels begin. Needed with forwarding `vxlan`, `geneve` and `gre`, and only then.",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
@@ -398,7 +406,8 @@ class Backend(Part):
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
     mac: MacOrAuto = Field(
-        description="Its MAC address, or that of the router on the way to it (not with DSR). `auto`: the one at which its "
+        description="Its MAC address, or that of the router on the way to it (not with DSR); with `vxlan`, `geneve` and `gre` "
+        "that of its interface at the end of the tunnel. `auto`: the one at which its "
         "address answers (the IPv4 address, if it has both), which `dnsteer agent` finds out and follows; the address is "
         "in a network of `switch.probe` then."
     )
@@ -551,7 +560,9 @@ class Vip(Part):
         description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
         "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. "
         "`ct-nat`: the same, and a TCP connection stays with the backend it began with, as with `keep`; the tracker sees "
-        "both directions. With the extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or "
+        "both directions. `vxlan`, `geneve`, `gre`: send the query through a tunnel (`switch.tunnel`) to the backend's address "
+        "(IPv4, if it has both; whatever the VIP's family), for backends behind routers; they take it out of the tunnel, own "
+        "the VIP and answer by themselves. With the extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or "
         "IPv6, whatever the VIP's family); the backends decapsulate it, own the VIP and answer by themselves. `siit`: an "
         "IPv4 VIP of backends that have IPv6 only; both directions are translated.",
     )
