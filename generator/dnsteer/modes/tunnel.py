@@ -138,6 +138,8 @@ class SwitchTunnel(OwnsVip):
                     f"backend {backend.name} of pool {name} is reached by {end} ({scope.where(path)})",
                 )
             router = switch.uplinks[uplink].next_hop if uplink is not None else None
+            if uplink is None:
+                continue
             if isinstance(router, RouterAddresses) and not router.mac and router.address(family) is None:
                 yield scope.finding(
                     ("switch", "uplinks", uplink, "next_hop"),

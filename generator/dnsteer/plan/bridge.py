@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac, tunnels, uplink_ports
+from dnsteer.spec.derived import INTERFACE_TYPE, TUNNELS, probe_mac, tunnels, uplink_ports
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
@@ -43,6 +43,7 @@ class WantedBridge:
     """The MAC address of the bridge's own port, from which tunnels leave; empty where it does not matter."""
 
 
+TUNNEL_PORTS = frozenset(kind.port for kind in TUNNELS.values())
 TUNNEL_OPTIONS: Mapping[str, str] = {"key": "flow", "remote_ip": "flow"}
 """Flows say where each tunnel ends and what its key is."""
 
