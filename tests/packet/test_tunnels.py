@@ -28,7 +28,10 @@ TEXT = (EXAMPLES / "vxlan.yaml").read_text(encoding="utf-8")
 GRE = TEXT.replace("forwarding: vxlan", "forwarding: gre")
 UPLINK = "    p0:\n      next_hop: 02:00:00:00:00:fe "
 TAGGED = ("    p0:\n", "    p0:\n      vlan: 100\n")
-BOND = (UPLINK, "    bond0:\n      mode: active-backup\n      members: {p0: , p1: }\n      next_hop: 02:00:00:00:00:fe ")
+BOND = (
+    UPLINK,
+    "    bond0:\n      mode: active-backup\n      members: {p0: , p1: }\n      next_hop: 02:00:00:00:00:fe ",
+)
 KEPT = ("    forwarding: vxlan", "    forwarding: vxlan\n    keep: connections")
 PROBED = ("\npools:", "\n  probe: {addresses: [198.51.100.9/24]}\npools:")
 BOTH = ("\nvips:", "\nvips:\n  other: {addresses: [192.0.2.54], services: [dns], pool: authoritative, forwarding: gre}")
@@ -56,8 +59,6 @@ def test_every_packet_leaves_in_its_tunnel(text: str) -> None:
     """The example is tried with the others."""
     report = prove(load(text), per_service=16)
     assert report.ok, report.text()
-
-
 
 
 def routes(switch: Running) -> list[str]:
@@ -99,7 +100,12 @@ def test_routes_come_and_go_with_the_spec(bare: Running, tmp_path: Path) -> None
     assert sorted(routes(bare)) == sorted(ROUTES)
 
     done = do("apply", spec_file(tmp_path, PLAIN), "--grace", "0", "--yes")
-    assert (done.code, routes(bare), hwaddr(bare), "dns-vxlan" in bare.vsctl("list-ports", BRIDGE)) == (0, [], "", False)
+    assert (done.code, routes(bare), hwaddr(bare), "dns-vxlan" in bare.vsctl("list-ports", BRIDGE)) == (
+        0,
+        [],
+        "",
+        False,
+    )
 
 
 def test_after_a_restart_the_routes_are_back(bare: Running, tmp_path: Path) -> None:

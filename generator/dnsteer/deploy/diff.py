@@ -70,7 +70,9 @@ class SwitchDiff:
     @property
     def tracker_warnings(self) -> list[str]:
         """What of that cannot be read, in words."""
-        return [found.warning for found in (self.fragment, self.zone, self.tunnels) if found is not None and found.warning]
+        return [
+            found.warning for found in (self.fragment, self.zone, self.tunnels) if found is not None and found.warning
+        ]
 
     @property
     def adds_ports(self) -> bool:

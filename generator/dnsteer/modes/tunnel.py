@@ -69,8 +69,8 @@ class SwitchTunnel(OwnsVip):
                 at,
                 f"{word} with flavor ovs-kernel",
                 "ovs-doca, ovs-dpdk or ovs-netdev",
-                "Open vSwitch's kernel datapath gives the tunnel to the kernel's own device and routes, which dnsteer does not "
-                "set up: use dsr, nat or ipip",
+                "its datapath leaves tunnels to the kernel's devices and routes, which dnsteer does not set up: use dsr, "
+                "nat or ipip",
             )
         if switch.tunnel is None:
             yield scope.finding(
@@ -99,6 +99,16 @@ class SwitchTunnel(OwnsVip):
         part, uplink = switch.tunnel, derived.tunnel_uplink(switch)
         own = {part.ipv4, part.ipv6} - {None} if part is not None else set()
         told: set[int] = set()
+        users = {vip: used for vip, used in scope.spec.vips.items() if used.pool == name}
+        for vip, used in users.items():
+            if used.forwarding not in derived.TUNNELS:
+                first = next(first for first, other in users.items() if other.forwarding is self.word)
+                yield scope.finding(
+                    ("vips", vip, "forwarding"),
+                    f"{used.forwarding.value} with pool {name}, which VIP {first} has with {word}",
+                    "a pool whose backends are all at the end of tunnels, or none",
+                    "a backend's mac is that of its interface at the end of the tunnel: give this VIP a pool of its own",
+                )
         for i, backend in enumerate(scope.spec.pools[name].backends):
             path: Path = ("pools", name, "backends", i)
             for key in ("port", "vlan"):

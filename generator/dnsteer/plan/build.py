@@ -12,7 +12,6 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Overlay, marker
 from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.families import ANY
 from dnsteer.spec.neighbors import with_macs
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, Subject, cookie

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from typing import Literal
 
 from dnsteer.spec.announced import announced_prefixes, announced_vips
+from dnsteer.spec.model.client_prefix import ClientPrefix
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.limits import MAX_COPIES
 from dnsteer.spec.model.part import Device
@@ -19,7 +20,6 @@ from dnsteer.spec.model.spec import (
     MAX_SLOTS,
     SHORTHANDS,
     Backend,
-    ClientPrefix,
     Flavor,
     Forwarding,
     Pool,

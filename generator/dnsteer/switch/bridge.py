@@ -64,7 +64,8 @@ def _of_bridge(want: WantedBridge, have: Bridge) -> Iterator[BridgeDifference]:
             todo = f"{name} {now} -> {wanted}"
             yield BridgeDifference("bridge changed", about, f"{name} is {now}, should be {wanted}", todo, path)
     if want.hwaddr and _hwaddr(have) != want.hwaddr:
-        detail = f"other_config:hwaddr is {_hwaddr(have) or 'not set'}, should be {want.hwaddr}: tunnels have it as their source"
+        now = _hwaddr(have) or "not set"
+        detail = f"other_config:hwaddr is {now}, should be {want.hwaddr}: tunnels have it as their source"
         todo = f"MAC address of {want.name} -> {want.hwaddr}"
         yield BridgeDifference("bridge changed", about, detail, todo, ("switch", "tunnel"))
     if lacks_protocol(have):

@@ -43,8 +43,8 @@ def _listens(sock: Path) -> bool:
 class PrivateSwitch:
     """A context manager: a dummy-datapath ovs-vswitchd without a bridge, to load pipelines into and send packets through.
 
-    Its daemons end with the thread that started it, even when that is killed. With *real_tunnels* ports of tunnels make them;
-    else ports of any type are dummy devices.
+    Its daemons end with the thread that started it, even when that is killed. With *real_tunnels*
+    ports of tunnels make them; else ports of any type are dummy devices.
     """
 
     def __init__(self, *, real_tunnels: bool = False) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dnsteer.plan.tunnel_routes import TunnelRoute, TunnelRoutes
-from dnsteer.spec.errors import some_of
+from dnsteer.spec.errors import counted, some_of
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 
@@ -39,7 +39,7 @@ class FoundRoutes:
     def todo(self) -> str:
         """What must change, in words."""
         parts = [
-            f"{word} {len(routes)} route{'s' if len(routes) > 1 else ''} of tunnels ({some_of(route.prefix for route in routes)})"
+            f"{word} {counted(len(routes), 'route')} of tunnels ({some_of(route.prefix for route in routes)})"
             for word, routes in (("add", self.missing), ("remove", self.left))
             if routes
         ]

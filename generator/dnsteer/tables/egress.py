@@ -55,7 +55,7 @@ class ProbeEgressRow(NamedTuple):
 def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
     """Yield the egress rows that a packet can reach."""
     yield from _queries(ctx)
-    if ctx.spec.switch.gateways or ctx.rows.of(TunnelRow):
+    if ctx.spec.switch.gateways or bool(ctx.rows.of(TunnelRow)):
         yield from _answers(ctx)
     yield from _extension(ctx)
     yield from _probes(ctx)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model.families import ANY
 from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number_names
 from dnsteer.tables.table import Table
 
