@@ -30,6 +30,11 @@ class WantedPort:
     mac: str = ""
     """The MAC address that OVSDB gives it; empty where it has its own."""
 
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether it makes tunnels, and is no device."""
+        return self.name in TUNNEL_PORTS
+
 
 @dataclass(frozen=True)
 class WantedBridge:

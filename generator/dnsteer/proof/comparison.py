@@ -13,7 +13,6 @@ from dnsteer.proof.check_report import CheckReport, Failure
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import differing_fields, packet_summary
-from dnsteer.proof.reference.modes.tunnel import without_source_port
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ServiceKey, TargetBackend
@@ -64,7 +63,7 @@ class Comparison:
             handled[result.data[_MACS:]] = result
 
         for frame in self._harness.send((Frame(v.port, v.data) for v in vectors), on_handled):
-            frame = without_source_port(frame, self._reference.topology)
+            frame = self._reference.comparable(frame)
             candidates = expecting.get(frame)
             if not candidates:
                 unexpected.append(frame)

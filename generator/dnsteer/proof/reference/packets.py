@@ -17,6 +17,7 @@ from dnsteer.proof.reference.connections import ConnectionReference, begins_conn
 from dnsteer.proof.reference.errors import ErrorReference, is_of_path_mtu
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
+from dnsteer.proof.reference.modes.tunnel import without_source_port
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
 from dnsteer.proof.reference.probes import ProbeReference
 from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
@@ -129,8 +130,13 @@ class Reference:
         service = self.services.get((packet.destination, packet.protocol, packet.dport))
         if service is None or service.by_extension:
             return None
+        left = self.comparable(left)
         found = (owner for owner in service.owners if left in self._forwarded(sent.port, packet, service, owner))
         return next((owner.name for owner in found), None)
+
+    def comparable(self, left: Frame) -> Frame:
+        """Return a frame that left as expectations have it: of a tunnel without the source port, which nobody predicts."""
+        return without_source_port(left, self.topology)
 
     def _mac_of(self, address: bytes, port: str, vlan: int) -> bytes | None:
         """Return the MAC address that the switch gives neighbours at *port*, in a VLAN, for *address*."""
