@@ -59,10 +59,10 @@ def _network() -> None:
         run(netns_exec(space, ["sysctl", "-qw", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"]))
         if space == ROUTER:
             run(netns_exec(space, ["sysctl", "-qw", *ways]))
-    _link(ROUTER, "up", SWITCH, "p0")
-    ip(ROUTER, "link", "set", "up", "address", "02:00:00:00:00:fe")
+    _link(ROUTER, "rt0", SWITCH, "p0")
+    ip(ROUTER, "link", "set", "rt0", "address", "02:00:00:00:00:fe")
     for network in ("192.0.2.1/24", "2001:db8::1/64"):
-        ip(ROUTER, "address", "add", network, "dev", "up", *(["nodad"] if ":" in network else []))
+        ip(ROUTER, "address", "add", network, "dev", "rt0", *(["nodad"] if ":" in network else []))
     for client in ("198.18.0.7/32", "2001:2::7/128"):
         ip(ROUTER, "address", "add", client, "dev", "lo")
     for number, (space, end, mac) in enumerate(zip(SERVERS, ENDS, ("01", "02"), strict=True), 1):
