@@ -117,12 +117,14 @@ def _wait(until: object) -> None:
 
 def _nsd(folder: Path, name: str) -> Path:
     """NSD's configuration: it answers as the VIPs, and says its name as the TXT record of example."""
-    (folder / f"{name}.zone").write_text(f"example. 60 IN SOA a. b. 1 2 3 4 5\nexample. 60 IN NS a.\nexample. 60 IN TXT {name}\n")
+    (folder / f"{name}.zone").write_text(
+        f"example. 60 IN SOA a. b. 1 2 3 4 5\nexample. 60 IN NS a.\nexample. 60 IN TXT {name}\n"
+    )
     addresses = "".join(f"  ip-address: {vip}\n" for vip in VIPS)
     file = folder / f"{name}.conf"
     file.write_text(
         f'server:\n{addresses}  username: ""\n  pidfile: ""\n  zonesdir: {folder}\n  database: ""\n'
-        f"  xfrdfile: {folder}/{name}.xfrd\n  zonelistfile: {folder}/{name}.list\n  chroot: ''\n"
+        f"  xfrdfile: {folder}/{name}.xfrd\n  zonelistfile: {folder}/{name}.list\n  xfrdir: {folder}\n  rrl-ratelimit: 0\n"
         f"zone:\n  name: example.\n  zonefile: {name}.zone\nremote-control:\n  control-enable: no\n"
     )
     return file
@@ -155,6 +157,7 @@ def test_servers_behind_a_router_answer_clients_as_the_vip(switch: Path, tmp_pat
     assert "198.51.100.2/31" in addresses
     assert "2001:db8:51::2/127" in addresses
     assert "br-tun" not in run(["ip", "-n", SWITCH, "route"])
+    _wait(lambda: set(asked(VIPS[0], queries=8)) == {"ns1", "ns2"})
     for vip in VIPS:
         for how in ((), ("+tcp",)):
             found = asked(vip, *how)
