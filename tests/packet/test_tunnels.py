@@ -17,7 +17,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.proof.reference.wire import parse
 from tests.mask_attack import attack
-from tests.packet.command import on, spec_file
+from tests.packet.command import on, run, spec_file
 from tests.packet.restarted_switch import bare, running
 from tests.packet.switches import BRIDGE, EXAMPLES, Running
 from tests.unit.spec_text import changed, load
@@ -133,6 +133,14 @@ def test_without_a_source_address_nothing_is_changed(bare: Running, tmp_path: Pa
     assert "nothing was changed" in done.err
     assert (bare.flows(BRIDGE), bare.vsctl("list-ports", BRIDGE), hwaddr(bare)) == before
     assert routes(bare) == []
+
+
+def test_a_switch_whose_control_socket_is_out_of_reach_gets_no_tunnels(bare: Running, tmp_path: Path) -> None:
+    remote = "--db", bare.listen_on_tcp(), "--openflow", f"unix:{bare.dir}/{BRIDGE}.mgmt"
+    done = run("apply", spec_file(tmp_path, TEXT), "--grace", "0", "--yes", *remote)
+    assert done.code != 0
+    assert "ovs-vswitchd's control socket cannot be reached through tcp:" in done.err
+    assert BRIDGE not in bare.vsctl("list-br")
 
 
 def test_the_switch_is_told_the_next_hop_whenever_it_asks() -> None:

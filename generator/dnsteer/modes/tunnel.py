@@ -14,7 +14,7 @@ from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import ANY, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.next_hop import RouterAddresses
-from dnsteer.spec.model.spec import Backend, Flavor, Forwarding, Pool, Vip
+from dnsteer.spec.model.spec import Backend, Flavor, Forwarding, Pool, Switch, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.forward import ForwardRow
@@ -32,7 +32,7 @@ class SwitchTunnel(OwnsVip):
         """Return ANY: a tunnel of either family carries both."""
         return ANY
 
-    def answers_pass(self, switch: object, backend: Backend) -> bool:
+    def answers_pass(self, switch: Switch, backend: Backend) -> bool:
         """They do not: the backend is behind routers."""
         return False
 
