@@ -122,7 +122,8 @@ def compute_and_diff(
     warnings: list[str] = []
     fragment: Smallest | None = None
     zone: FoundZone | None = None
-    tunnels: FoundRoutes | None = None
+    # Also without the bridge: routes of an earlier one of its name may be left.
+    tunnels = tunnel_table(wanted, database).compare(wanted.tunnel_routes) if wanted.concerns_tunnels else None
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
@@ -131,7 +132,6 @@ def compute_and_diff(
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
         zone = zone_of_tracker(wanted, database).compare(wanted.connection_zone) if wanted.concerns_tracker else None
-        tunnels = tunnel_table(wanted, database).compare(wanted.tunnel_routes) if wanted.concerns_tunnels else None
     looks_up = foreign_flows and bool(tables.other)
     foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, zone, tunnels, foreign)
