@@ -62,6 +62,8 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         }
     if not extended and draw(st.integers(0, 2)) == 0:
         _add_vlans(draw, switch, pools)
+    if not extended and draw(st.integers(0, 2)) == 0:
+        _add_tunnels(draw, switch, pools, vips)
     if not extended and draw(st.integers(0, 3)) == 0:
         switch["uplinks"]["p0"]["members"] = {"m0": {}, "m1": {}}
     behind = {b.get("port", "p0") in ports for pool in pools.values() for b in pool["backends"]}
@@ -81,6 +83,23 @@ def _add_vlans(draw: st.DrawFn, switch: dict[str, Any], pools: dict[str, Any]) -
         for backend in pool["backends"]:
             if (vlan := draw(vlans) or (None if "port" in backend else "untagged")) is not None:
                 backend["vlan"] = vlan
+
+
+def _add_tunnels(draw: st.DrawFn, switch: dict[str, Any], pools: dict[str, Any], vips: dict[str, Any]) -> None:
+    """Send queries through tunnels that would go by direct server return, where a pool has no others."""
+    backup = [pools[name]["backup"]["pool"] for name in pools if "backup" in pools[name]]
+    for name, pool in pools.items():
+        served = [vip for vip in vips.values() if vip["pool"] == name]
+        if any(vip["forwarding"] != "dsr" for vip in served) or not served or "backup" in pool or name in backup:
+            continue
+        switch["tunnel"] = {"ipv4": "10.53.9.8", "ipv6": "2001:db8:53:9::8", "key": draw(st.sampled_from([0, 53]))}
+        for vip in served:
+            vip["forwarding"] = draw(st.sampled_from(["vxlan", "geneve", "gre"]))
+            if vip.get("errors") == "copy":
+                del vip["errors"]
+        for backend in pool["backends"]:
+            for key in ("port", "vlan"):
+                backend.pop(key, None)
 
 
 @st.composite

@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import find_drift
+from dnsteer.status.verify import Drift, find_drift
+from dnsteer.switch import tunnel_table
 from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
@@ -21,11 +23,28 @@ FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _addresses_of_dummies(shared: Switch) -> Iterator[None]:
+    """The bridge's own port is a dummy device, which takes addresses by a command of its own."""
+
+    def give(address: str, device: str) -> None:
+        shared.appctl("netdev-dummy/ip6addr" if ":" in address else "netdev-dummy/ip4addr", device, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tunnel_table, "_give_address", give)
+        yield
+
+
 def state(switch: Switch) -> tuple[object, ...]:
     """All that an apply answers for, without the time of it."""
     columns = "name,datapath_type,fail_mode"
     tables = sorted(switch.vsctl("--columns=name", "--bare", "list", "Flow_Table").split())
     return (*switch.tables(), switch.ports(), switch.vsctl(f"--columns={columns}", "list", "Bridge"), tables)
+
+
+def differences(spec: Loaded, switch: Switch) -> list[Drift]:
+    """What `verify` finds, but for links that are too short for tunnels."""
+    return [found for found in find_drift(spec, switch.database) if found.of != "mtu"]
 
 
 def fresh(switch: Switch, spec: Loaded) -> tuple[object, ...]:
@@ -46,10 +65,10 @@ def test_incremental_equals_full(shared: Switch, one: Loaded, other: Loaded) -> 
     assert shared.conf() == conf
     apply(other, shared.database)
     assert state(shared) == from_scratch
-    assert find_drift(other, shared.database) == []
+    assert differences(other, shared) == []
     apply(one, shared.database)
     assert state(shared) == first
-    assert find_drift(one, shared.database) == []
+    assert differences(one, shared) == []
 
 
 def render(spec: Path, folder: Path, seed: str) -> dict[str, bytes]:

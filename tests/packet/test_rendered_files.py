@@ -46,7 +46,13 @@ def switch() -> Iterator[Switch]:
 
 def shell(switch: Switch, folder: Path, *argv: str) -> str:
     """Run a command as an operator would whose default switch is this one."""
-    env = {**os.environ, "OVS_RUNDIR": str(switch.dir)}
+    env = {**os.environ, "OVS_RUNDIR": str(switch.dir), "PATH": f"{switch.dir}:{os.environ['PATH']}"}
+    # The bridge's own port is a dummy device, which takes addresses by a command of its own.
+    ip = switch.dir / "ip"
+    ip.write_text(
+        '#!/bin/sh\ncase $3 in *:*) v=6;; *) v=4;; esac\novs-appctl netdev-dummy/ip${v}addr "$5" "$3" >/dev/null\n'
+    )
+    ip.chmod(0o755)
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -26,6 +26,7 @@ from dnsteer.capture.readers import MAX_ADDRESSES, CapturedFrame, attach_filter,
 from dnsteer.capture.selection import PacketSelection, select_packets
 from dnsteer.capture.sinks import PcapFile, line
 from dnsteer.checks.load import check_document, load_spec
+from dnsteer.proof.reference.packets import Reference
 from dnsteer.spec.read import parse_document
 from dnsteer.switch.captures import Capture, mirror_port
 from dnsteer.switch.tools import SwitchError
@@ -143,6 +144,19 @@ def test_errors_about_tunnels_and_fragments_of_them_are_taken(size: int) -> None
     assert (vip.matches(later), one.matches(later), two.matches(later)) == (True, True, False)
     elsewhere = bytes(Ether() / error / ends("192.0.2.2", "192.0.2.99", proto=4) / udp(CLIENT, "198.51.100.99"))[:size]
     assert not vip.matches(elsewhere) and not one.matches(elsewhere)
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gre"])
+def test_frames_in_tunnels_are_matched_by_the_packet_inside(kind: str) -> None:
+    text = (EXAMPLES / "vxlan.yaml").read_text(encoding="utf-8").replace("forwarding: vxlan", f"forwarding: {kind}")
+    spec = check_document(parse_document("spec.yaml", text)).spec
+    ether = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53")
+    query = bytes(ether / IP(src="198.51.100.7", dst="192.0.2.53") / UDP(sport=20000, dport=53) / bytes(12))
+    expected = Reference(spec).expect("p0", query)
+    (left,) = expected.options
+    taken = {name: select_packets(spec, f"authoritative/{name}").matches(left.data) for name in ("ns1", "ns2", "ns3")}
+    assert taken == {name: name == expected.backend for name in taken}
+    assert select_packets(spec, "dns").matches(left.data)
 
 
 def test_translated_packets_are_told_by_their_prefix() -> None:

@@ -45,7 +45,7 @@ def test_a_flow_with_an_unknown_cookie_is_refused(cookie: str) -> None:
 
 @pytest.mark.parametrize("actions", ["", ",goto_table:60"])
 def test_flows_with_one_match_are_refused(actions: str) -> None:
-    with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:20)?: two flows have the same priority and match"):
+    with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:21)?: two flows have the same priority and match"):
         check_flows(PLAN, FORWARD, [*LINES, LINES[1] + actions])
 
 
@@ -63,7 +63,7 @@ def test_a_table_without_a_miss_flow_is_refused() -> None:
 
 
 def test_errors_name_the_line_of_the_template() -> None:
-    assert template_line("tables/forward.j2", LINES[0]) == "tables/forward.j2:20"
+    assert template_line("tables/forward.j2", LINES[0]) == "tables/forward.j2:21"
     assert template_line("tables/forward.j2", LINES[-1]) == "tables/forward.j2"
     assert template_line("tables/forward.j2", "something else") == "tables/forward.j2"
     assert template_line("tables/none.j2", LINES[0]) == "tables/none.j2"
@@ -108,7 +108,7 @@ def test_a_flow_refused_by_the_switch_is_explained() -> None:
     )
     of_ours = rejected(RejectedError("OFPBIC_BAD_TABLE_ID", f"ADD table:{number} {LINES[0].rpartition(' ')[2]}"), LINES)
     assert of_ours.startswith(
-        "tables/forward.j2:20: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
+        "tables/forward.j2:21: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
     )
     group = rejected(
         RejectedError("invalid group type selct", "group add group_id=1,type=selct" + ",bucket=1" * 99), []

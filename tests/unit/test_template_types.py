@@ -72,7 +72,7 @@ def _line_of_change(file: Path, old: str, new: str) -> int:
         ("tables/protect", "{% for port in k", "{{ loop.indx }}{% for port in k", "5: LoopContext has no indx; did"),
         ("tables/egress", "{{ e.out | reg }}{{", "{{ e.name | reg }}{{", "7: filter reg takes int, and is given str"),
         ("tables/slot", "{{ p.subject | about(file) }}", "{{ p.subject | port }}", "14: filter port takes str, and is"),
-        ("tables/forward", "{{ f.mac }}", "{{ f.mac | reg }}", "14: filter reg takes int, and is given str"),
+        ("tables/forward", "{{ f.mac }}", "{{ f.mac | reg }}", "15: filter reg takes int, and is given str"),
         (
             "tables/forward",
             "{% set protocol",
@@ -109,12 +109,12 @@ def _line_of_change(file: Path, old: str, new: str) -> int:
         ),
         ("tables/vip", "if s.slot_bits else", "if bits_of_slot else", "17: nothing is called bits_of_slot here; known"),
         ("tables/vip", "s.slot_bits else", "slotbits else", "17: nothing is called slotbits here; known here:"),
-        ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "14: ForwardRow has no index; known here: "),
+        ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "15: ForwardRow has no index; known here: "),
         (
             "tables/forward",
             "{% endfor %}\n{% endfor %}\n{% endfor %}",
             "{% endfor %}",
-            "27: Unexpected end of template.",
+            "28: Unexpected end of template.",
         ),
     ],
 )

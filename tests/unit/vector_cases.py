@@ -59,6 +59,8 @@ def first_queries(name: str) -> Checked:
 def as_served(data: bytes) -> bytes:
     """What a frame brings to a server: that of a tunnel an inner packet, behind the same Ethernet addresses."""
     packet = parse(data)
+    if packet.protocol == 47 or (packet.protocol == 17 and packet.dport in (4789, 6081)):
+        return data[packet.l4 + (8 if packet.protocol == 47 else 16) :]
     if packet.protocol not in (4, 41):
         return data
     return data[:12] + (b"\x08\0" if packet.protocol == 4 else b"\x86\xdd") + data[packet.l4 :]

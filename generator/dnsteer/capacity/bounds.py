@@ -267,7 +267,7 @@ def path_latency(setup: CardSetup, path: PacketPath) -> Estimate:
 def added_bytes(path: PacketPath) -> float:
     """Return the mean number of bytes by which packets are longer on the backends' side than on the clients'."""
     grown = sum(hop.grows for hop in path.hops)
-    return max(0.0, grown if path.direction == "query" else -grown)
+    return path.pushed + max(0.0, grown if path.direction == "query" else -grown)
 
 
 def switch_hops(path: PacketPath) -> list[Hop]:

@@ -10,6 +10,8 @@ TCP, UDP = 6, 17
 _VLAN = (0x8100, 0x88A8)
 _IPV4, _IPV6 = 0x0800, 0x86DD
 TUNNELS = (4, 41)
+_GRE, _OVER_UDP = 47, (4789, 6081)
+_TAGS = (b"\x81\x00", b"\x88\xa8")
 """Protocol numbers of IPv4 and IPv6 in an IP packet."""
 _ICMP, _ICMPV6 = 1, 58
 _ERRORS = {_ICMP: (3, 4, 5, 11, 12), _ICMPV6: (1, 2, 3, 4)}
@@ -76,14 +78,23 @@ def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True
     quoted = False
     if not later and protocol in (TCP, UDP) and len(frame) >= at + 4:
         source_port, destination_port = struct.unpack_from("!HH", frame, at)
+        if protocol == UDP and destination_port in _OVER_UDP and tunnels:
+            inner = _inner_frame(frame, at + 16)
     elif not later and len(frame) > at:
         if protocol in TUNNELS and tunnels:
             inner = _inner(frame, at, tunnels=False)
+        elif protocol == _GRE and tunnels:
+            inner = _inner_frame(frame, at + 8)
         elif errors and frame[at] in _ERRORS.get(protocol, ()):
             inner, quoted = _inner(frame, at + 8, tunnels=True), True
     return CapturedPacket(
         frame[6:12], frame[:6], protocol, source, destination, at, later, source_port, destination_port, inner, quoted
     )
+
+
+def _inner_frame(frame: bytes, at: int) -> CapturedPacket | None:
+    """Read the packet of the frame that a tunnel of Open vSwitch carries, which may have a tag with a priority."""
+    return _inner(frame, at + (18 if frame[at + 12 : at + 14] in _TAGS else 14), tunnels=False)
 
 
 def _inner(frame: bytes, at: int, *, tunnels: bool) -> CapturedPacket | None:

@@ -27,6 +27,7 @@ from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_servic
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.tracking import check_tracking
+from dnsteer.checks.tunnels import check_tunnels
 from dnsteer.checks.vlans import check_vlans
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
@@ -65,6 +66,7 @@ _CHECKS: Sequence[Check] = (
     check_limits,
     check_tracking,
     check_own_traffic,
+    check_tunnels,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (

@@ -46,9 +46,10 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
     if len(set(vlans.values())) < 2:
         return
     shown = ", ".join(f"{name} {vlan}" for name, vlan in vlans.items())
+    tunneled = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding in derived.TUNNELS}
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends):
-            if backend.port is None and backend.vlan is None:
+            if backend.port is None and backend.vlan is None and name not in tunneled:
                 yield scope.finding(
                     ("pools", name, "backends", i),
                     f"no vlan and no port, with uplinks of several VLANs ({shown})",

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from dnsteer.deploy.diff import SwitchDiff, compute_and_diff, zone_of_tracker
+from dnsteer.deploy.diff import SwitchDiff, compute_and_diff, tunnel_table, zone_of_tracker
 from dnsteer.deploy.journal import Attempt, JournalEntry, PendingChange, begin, begin_or_nothing, commit
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
 from dnsteer.deploy.send import ApplyResult, BundleSender
@@ -67,6 +67,7 @@ def apply_change(
         signals = attempt.defer_signals()
         if found.before is None:
             attempt.pending_change = begin(session, entry)
+        attempt.remove_routes = add_tunnel_routes(wanted, database)
         warnings = [*set_smallest_fragment(wanted, found, database), *set_zone(wanted, found, database)]
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
@@ -83,7 +84,7 @@ def apply_change(
         sending.change_tables(result, tables, found.handover)
         if result.changed:
             attempt.keep()
-            _finish(wanted, tables, entry, attempt.pending_change, session, database, client, result)
+            _finish(wanted, found, tables, entry, attempt.pending_change, session, database, client, result)
     result.state = attempt.pending_change.pending.number if attempt.pending_change else entry.state.number
     return result
 
@@ -110,6 +111,7 @@ def _role_lines(session: Session, wanted: WantedSwitch, found: SwitchDiff, table
 
 def _finish(
     wanted: WantedSwitch,
+    found: SwitchDiff,
     tables: Tables,
     entry: JournalEntry,
     pending_change: PendingChange | None,
@@ -124,6 +126,8 @@ def _finish(
             with suppress(DamagedError):  # the role may have been changed since
                 bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
+        if found.tunnels is not None and found.tunnels.left:
+            tunnel_table(wanted, database).remove(found.tunnels.left)
         if pending_change is not None:
             commit(session, entry, pending_change)
     except SwitchError as err:
@@ -235,6 +239,15 @@ def set_smallest_fragment(wanted: WantedSwitch, found: SwitchDiff, database: db.
     if now is None or now.differs or found.differ:  # a bridge that was made anew may have a new datapath
         now = Tracker(database.remote, database.timeout).ensure(size)
     return [now.warning] if now.warning else []
+
+
+def add_tunnel_routes(wanted: WantedSwitch, database: db.Database) -> Callable[[], None] | None:
+    """Add the routes of tunnels, before the flows that need them. Returns what removes them again. Raises SwitchError."""
+    routes = wanted.tunnel_routes
+    if routes is None:
+        return None
+    table = tunnel_table(wanted, database)
+    return partial(table.remove, table.add(routes))
 
 
 def set_zone(wanted: WantedSwitch, found: SwitchDiff, database: db.Database) -> list[str]:

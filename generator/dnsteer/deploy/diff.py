@@ -21,6 +21,7 @@ from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.settings import WAITS, SettingLevel, deviations
 from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers
 from dnsteer.switch.tools import UnavailableError
+from dnsteer.switch.tunnel_table import FoundRoutes, TunnelTable
 from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class SwitchDiff:
     """The differences in OVSDB, in the tables and in the extension's program.
 
     *warnings* are of settings that are not dnsteer's, *foreign* the flows of others in dnsteer's tables. *fragment* is the
-    tracker's smallest one, where it matters and there is a bridge; *zone* likewise that of connections that are kept.
+    tracker's smallest one, where it matters and there is a bridge; *zone* likewise that of connections that are kept, and
+    *tunnels* the routes of tunnels.
     """
 
     before: Bridge | None
@@ -47,6 +49,7 @@ class SwitchDiff:
     warnings: Sequence[str] = ()
     fragment: Smallest | None = None
     zone: FoundZone | None = None
+    tunnels: FoundRoutes | None = None
     foreign: Sequence[ForeignFlow] = ()
 
     @property
@@ -61,13 +64,15 @@ class SwitchDiff:
 
     @property
     def tracker(self) -> list[str]:
-        """What must change of the connection tracker, in words."""
-        return [found.todo for found in (self.fragment, self.zone) if found is not None and found.differs]
+        """What must change in ovs-vswitchd alone, the connection tracker and routes of tunnels, in words."""
+        return [found.todo for found in (self.fragment, self.zone, self.tunnels) if found is not None and found.differs]
 
     @property
     def tracker_warnings(self) -> list[str]:
-        """What of the connection tracker cannot be read, in words."""
-        return [found.warning for found in (self.fragment, self.zone) if found is not None and found.warning]
+        """What of that cannot be read, in words."""
+        return [
+            found.warning for found in (self.fragment, self.zone, self.tunnels) if found is not None and found.warning
+        ]
 
     @property
     def adds_ports(self) -> bool:
@@ -117,6 +122,8 @@ def compute_and_diff(
     warnings: list[str] = []
     fragment: Smallest | None = None
     zone: FoundZone | None = None
+    # Also without the bridge: routes of an earlier one of its name may be left.
+    tunnels = tunnel_table(wanted, database).compare(wanted.tunnel_routes) if wanted.concerns_tunnels else None
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
@@ -127,13 +134,18 @@ def compute_and_diff(
         zone = zone_of_tracker(wanted, database).compare(wanted.connection_zone) if wanted.concerns_tracker else None
     looks_up = foreign_flows and bool(tables.other)
     foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
-    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, zone, foreign)
+    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, zone, tunnels, foreign)
 
 
 def zone_of_tracker(wanted: WantedSwitch, database: db.Database) -> ConnectionZone:
     """The tracker's zone of the connections to a bridge."""
     bridge = wanted.bridge
     return ConnectionZone(database.remote, database.timeout, bridge.name, bridge.datapath_type)
+
+
+def tunnel_table(wanted: WantedSwitch, database: db.Database) -> TunnelTable:
+    """The routes of tunnels of a bridge."""
+    return TunnelTable(database.remote, database.timeout, wanted.bridge.name)
 
 
 def _read_tables(wanted: WantedSwitch, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:

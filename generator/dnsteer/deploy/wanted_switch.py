@@ -14,6 +14,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.min_fragment import required_size
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.tracked_zone import ZoneSettings, zone_settings
+from dnsteer.plan.tunnel_routes import TunnelRoutes, tunnel_routes
 from dnsteer.render.flows import Group, groups_of, lines_of
 from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import Overlay
@@ -90,6 +91,17 @@ class WantedSwitch:
         """Whether the spec keeps connections, or that which is applied does."""
         before = None if self.same_spec else self.applied_spec
         return any(derived.keeps_connections(spec) for spec in (self.loaded.spec, before) if spec is not None)
+
+    @cached_property
+    def tunnel_routes(self) -> TunnelRoutes | None:
+        """The routes that ovs-vswitchd must have for tunnels; None where there are none."""
+        return tunnel_routes(self.plan)
+
+    @property
+    def concerns_tunnels(self) -> bool:
+        """Whether the spec has tunnels, or that which is applied does."""
+        before = None if self.same_spec else self.applied_spec
+        return any(derived.tunnels(spec) for spec in (self.loaded.spec, before) if spec is not None)
 
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.

@@ -335,6 +335,12 @@ def _check(topology: Topology, most_servers: int) -> None:
             "the lab's networks have no tags, and the spec has networks with a VLAN of their own: leave out vlan for the "
             "lab; `dnsteer check` proves the tags"
         )
+    if derived.tunnels(topology.spec):
+        words = " and ".join(word.value for word in derived.tunnels(topology.spec))
+        raise TopologyError(
+            f"the lab's name servers do not take Ethernet out of tunnels, and the spec has forwarding {words}: use dsr for "
+            "the lab; `dnsteer check` proves the tunnels"
+        )
     ports = [*topology.spec.switch.uplinks, *topology.spec.switch.ports, *topology.extension]
     servers = sum(1 for _ in topology.servers())
     if servers > most_servers or len(ports) > MAX_PORTS:

@@ -12,6 +12,7 @@ from dnsteer.modes.dsr import Dsr
 from dnsteer.modes.ipip import Ipip
 from dnsteer.modes.nat import Nat
 from dnsteer.modes.siit import Siit
+from dnsteer.modes.tunnel import Geneve, Gre, Vxlan
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 
@@ -88,6 +89,6 @@ def _check_rows(mode: Mode) -> None:
         )
 
 
-MODES = by_word((Dsr(), Nat(), CtNat(), Ipip(), Siit()))
+MODES = by_word((Dsr(), Nat(), CtNat(), Ipip(), Siit(), Vxlan(), Geneve(), Gre()))
 BY_PROGRAM: dict[str, Mode] = {mode.program: mode for mode in MODES.values() if mode.program}
 """The modes that the extension supports, by their name in its program."""

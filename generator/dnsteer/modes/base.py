@@ -163,11 +163,13 @@ def forward_row(
     family: Reach,
     address: str = "",
     ports: tuple[PortRewrite, ...] = (),
+    tunnel: tuple[str, str, int] | None = None,
 ) -> ForwardRow:
     """Return the forward row of a pool's backend at *index*.
 
     *family* is that of the queries where a field of the IP header is rewritten, so one row for each; else ANY.
-    *address* is the new destination, empty if it stays; *ports* are the ports that change.
+    *address* is the new destination, empty if it stays; *ports* are the ports that change. *tunnel* has the port that makes
+    the tunnel to the backend, where that ends, and its key.
     """
     members, backend = slots.members, slots.pool.backends[index]
     number = ctx.backends[f"{members.pool}/{backend.name}"]
@@ -178,6 +180,9 @@ def forward_row(
         ("pools", members.pool, "backends", index),
     )
     out, tag = ctx.ports[backend.port] if backend.port else OUT_SAME, ctx.vlans.tag(vlan_of(ctx.spec.switch, backend))
+    end, tunnel_key = "", 0
+    if tunnel is not None:  # the frame inside has no tag
+        out, end, tunnel_key, tag = ctx.ports[tunnel[0]], tunnel[1], tunnel[2], ctx.vlans.untag
     key = members.number, mode.word
     zone = derived.tracking(ctx.spec).zone if key in ctx.keeping else 0
     return ForwardRow(
@@ -194,6 +199,8 @@ def forward_row(
         zone,
         ctx.keeping.get(key, False),
         tag,
+        end,
+        tunnel_key,
     )
 
 

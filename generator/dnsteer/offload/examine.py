@@ -267,7 +267,15 @@ class Examination:
             offloaded=verdict,
             certainty=weakest(judgement.certainty for _, judgement in flows if judgement.verdict == verdict),
             hops=hops,
+            pushed=_pushed(flow for flow, _ in flows),
         )
+
+
+def _pushed(flows: Iterable[DatapathFlow]) -> float:
+    """The mean of the bytes that tunnels put before a packet, of the flows that make some."""
+    actions = (action for flow in flows for action in flow.every_action() if action.name == "tnl_push")
+    sizes = [int(action.args["header"]["size"]) for action in actions]
+    return sum(sizes) / len(sizes) if sizes else 0.0
 
 
 def examine(

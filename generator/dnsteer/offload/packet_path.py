@@ -45,8 +45,8 @@ class PacketPath:
     passes, *masks* of distinct masks, *match_bytes* the bytes of the widest match, *depth*
     the number of hardware tables that a packet passes (each part of a split rule counts), *passes* the number of datapath
     passes, *rewrites* the most header fields that a flow rewrites. *certainty* is the weakest of the flows with this
-    verdict. *hops* are the path's parts if it goes through the extension; all other numbers, and the verdict, are for the
-    switch's parts together.
+    verdict. *pushed* are the bytes that tunnels put before a packet, on average. *hops* are the path's parts if it goes
+    through the extension; all other numbers, and the verdict, are for the switch's parts together.
     """
 
     vip: str
@@ -67,3 +67,4 @@ class PacketPath:
     certainty: Certainty = "unknown"
     hops: tuple[Hop, ...] = ()
     shared: int = 0
+    pushed: float = 0.0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac, uplink_ports
+from dnsteer.spec.derived import INTERFACE_TYPE, TUNNELS, probe_mac, tunnels, uplink_ports
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
@@ -30,6 +30,11 @@ class WantedPort:
     mac: str = ""
     """The MAC address that OVSDB gives it; empty where it has its own."""
 
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether it makes tunnels, and is no device."""
+        return self.name in TUNNEL_PORTS
+
 
 @dataclass(frozen=True)
 class WantedBridge:
@@ -39,6 +44,13 @@ class WantedBridge:
     datapath_type: str
     ports: tuple[WantedPort, ...]
     table_names: Mapping[int, str]
+    hwaddr: str = ""
+    """The MAC address of the bridge's own port, from which tunnels leave; empty where it does not matter."""
+
+
+TUNNEL_PORTS = frozenset(kind.port for kind in TUNNELS.values())
+TUNNEL_OPTIONS: Mapping[str, str] = {"key": "flow", "remote_ip": "flow"}
+"""Flows say where each tunnel ends and what its key is."""
 
 
 def ports_of(switch: Switch) -> dict[str, Device]:
@@ -64,8 +76,12 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     if switch.probe is not None:
         mac = probe_mac(switch, switch.probe)
         ports += (WantedPort(switch.probe.port, "port for probes", "internal", {}, mac),)
+    found = tunnels(spec)
+    ports += tuple(WantedPort(k.port, "port of tunnels", k.type, TUNNEL_OPTIONS) for k in found.values())
     kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
-    return WantedBridge(switch.bridge, kind, ports, {t.number: t.name for t in TABLES})
+    return WantedBridge(
+        switch.bridge, kind, ports, {t.number: t.name for t in TABLES}, hwaddr=switch.mac if found else ""
+    )
 
 
 LEAST_MTU = 1280

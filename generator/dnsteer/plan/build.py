@@ -12,7 +12,6 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Overlay, marker
 from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.families import ANY
 from dnsteer.spec.neighbors import with_macs
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, Subject, cookie
@@ -59,13 +58,14 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         has_client_networks=ctx.vlans.splits,
         has_own_traffic=has_own_traffic(ctx.rows),
         follows_ipv6=any(n.family == "ipv6" for n in ctx.neighbors),
+        tunnel_ports=tuple((kind.port, kind.type) for kind in derived.tunnels(ctx.spec).values()),
     )
 
 
 def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
     """Yield forward rows of every backend, also without a slot, so that later moves change slots only."""
     for slots in ctx.pools.values():
-        ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].uses_extension(slots.pool)]
+        ways = [(to, mode) for to, mode in slots.ways if not MODES[mode].uses_extension(slots.pool)]
         for index, backend in enumerate(slots.pool.backends):
             for reached, mode in ways if backend.mac else ():  # else there is no way to it yet
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)

@@ -39,6 +39,8 @@ class Plan:
     """Whether traffic of backends' own passes."""
     follows_ipv6: bool = False
     """Whether the MAC address of a neighbour is found out by its IPv6 address."""
+    tunnel_ports: tuple[tuple[str, str], ...] = ()
+    """The ports that make tunnels, each with its type in OVSDB."""
 
     @property
     def state(self) -> Subject:

@@ -63,6 +63,7 @@ class Comparison:
             handled[result.data[_MACS:]] = result
 
         for frame in self._harness.send((Frame(v.port, v.data) for v in vectors), on_handled):
+            frame = self._reference.comparable(frame)
             candidates = expecting.get(frame)
             if not candidates:
                 unexpected.append(frame)

@@ -135,7 +135,7 @@ def explain_query(
         returned_steps=returned_steps,
         passes=passes,
         out=tuple((each.port, packet_summary(each.data)) for each in left),
-        as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
+        as_expected=set(map(reference.comparable, left)) <= expected.options and bool(left) == bool(expected.options),
         bucket=reference.clients.bucket(service.vip, client.packed) if service is not None else None,
         kept=service is not None and protocol is Protocol.TCP and derived.keeps(loaded.spec.vips[service.vip]),
     )

@@ -28,12 +28,32 @@ def packet_summary(data: bytes) -> str:
     while isinstance(network.payload, (IP, IPv6)):
         network = network.payload
         addresses += f", carrying {_addresses(network)}"
+    inside = _in_tunnel(network)
+    if inside is not None:
+        return f"{addresses}, {inside[0]} key {inside[1]}: {packet_summary(inside[2])}"
     transport = packet.getlayer(UDP) or packet.getlayer(TCP)
     if transport is None:
         return f"{addresses}, {network.payload.summary()}"
     kind = "udp" if isinstance(transport, UDP) else "tcp"
     question = f", DNS {_printable(packet[DNSQR].qname)}" if packet.haslayer(DNSQR) else ""
     return f"{addresses}, {kind} {transport.sport} > {transport.dport}{question}"
+
+
+_OVER_UDP = {4789: "vxlan", 6081: "geneve"}
+_LEAST_FRAME = 34  # bytes: Ethernet and IPv4
+
+
+def _in_tunnel(network: Packet) -> tuple[str, int, bytes] | None:
+    """The kind of a tunnel, its key, and the frame inside; None for what is none."""
+    payload = bytes(network.payload)
+    protocol = network.proto if network.version == 4 else network.nh
+    kind = "gre" if protocol == 47 else ""
+    if protocol == 17 and isinstance(network.payload, UDP):
+        kind, payload = _OVER_UDP.get(network.payload.dport, ""), payload[8:]
+    if not kind or len(payload) < 8 + _LEAST_FRAME:
+        return None
+    key = payload[4:8] if kind == "gre" else payload[4:7]
+    return kind, int.from_bytes(key, "big"), payload[8:]
 
 
 def _addresses(network: Packet) -> str:

@@ -21,6 +21,7 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.tracked_zone import OWNER, zone_settings
+from dnsteer.plan.tunnel_routes import tunnel_routes
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import groups_of, render_flows, render_groups
 from dnsteer.render.meters import render_meters
@@ -149,5 +150,6 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
         min_fragment=min_fragment,
         size=min_fragment.required_size(plan, bridge.datapath_type),
         tracked=zone_settings(loaded.spec),
+        tunnels=tunnel_routes(plan),
         zone_owner=OWNER,
     )

@@ -104,4 +104,4 @@ def _ports(plan: Plan) -> set[str]:
     names = {row.name for row in plan.rows.of(PortRow)} | {row.name for row in plan.rows.of(ProbeRow)}
     if plan.extension is not None:
         names |= {plan.extension.ingress.name, plan.extension.egress.name}
-    return set(map(port_name, names))
+    return set(map(port_name, names | {name for name, _ in plan.tunnel_ports}))

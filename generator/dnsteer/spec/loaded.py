@@ -71,6 +71,7 @@ _LATER_SWITCH_KEYS = (
     "follow_lists",
     "tracking",
     "own_traffic",
+    "tunnel",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_SWITCH_LIMIT_KEYS = ("backends",)

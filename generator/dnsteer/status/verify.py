@@ -17,11 +17,12 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.pool_slots import keep_slots
 from dnsteer.plan.tracked_zone import zone_settings
+from dnsteer.plan.tunnel_routes import TunnelRoute, tunnel_routes
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.document import SpecPlace
-from dnsteer.spec.errors import file_of_part
+from dnsteer.spec.errors import file_of_part, some_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -40,6 +41,7 @@ from dnsteer.switch.settings import OTHERS, SettingLevel, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.switch.tunnel_table import TunnelTable
 from dnsteer.switch.withdrawals import withdrawal_warnings
 from dnsteer.tables.cookies import FENCE, Subject
 from dnsteer.tables.meter_rows import MeterRow
@@ -188,6 +190,7 @@ def _drift(
         raise
     drift += _fragment_drift(loaded, plan, remote, timeout)
     drift += _zone_drift(loaded, remote, timeout)
+    drift += _tunnel_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
     for key in list(tables.other):
@@ -293,6 +296,25 @@ def _zone_drift(loaded: Loaded, remote: str, timeout: float) -> Iterator[Drift]:
     found = ConnectionZone(remote, timeout, bridge.name, bridge.datapath_type).compare(settings)
     if found.differs:
         yield Drift.at(loaded.document.place(("switch", "tracking")), "setting", f"bridge {bridge.name}", found.todo)
+
+
+def _tunnel_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
+    """Routes of tunnels that are missing or left, where that can be read."""
+    wanted = tunnel_routes(plan)
+    if wanted is None:
+        return
+    found = TunnelTable(remote, timeout, plan.bridge).compare(wanted)
+    place = loaded.document.place(("switch", "tunnel"))
+    if found.missing:
+        detail = f"ovs-vswitchd has no route to {_some(found.missing)}: these backends get nothing"
+        yield Drift.at(place, "setting", f"bridge {plan.bridge}", detail, of="missing routes")
+    if found.left:
+        detail = f"ovs-vswitchd has routes of no tunnel, to {_some(found.left)}"
+        yield Drift.at(place, "setting", f"bridge {plan.bridge}", detail, of="other routes")
+
+
+def _some(routes: Sequence[TunnelRoute]) -> str:
+    return some_of([route.prefix.partition("/")[0] for route in routes])
 
 
 def _flow_drift(plan: Plan, todo: TableChanges, have: Tables) -> Iterator[Drift]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.plan.bridge import WantedBridge, WantedPort
+from dnsteer.plan.bridge import TUNNEL_PORTS, WantedBridge, WantedPort
+from dnsteer.spec.derived import tunnels
 from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
@@ -62,6 +63,11 @@ def _of_bridge(want: WantedBridge, have: Bridge) -> Iterator[BridgeDifference]:
         if now != wanted:
             todo = f"{name} {now} -> {wanted}"
             yield BridgeDifference("bridge changed", about, f"{name} is {now}, should be {wanted}", todo, path)
+    if want.hwaddr and _hwaddr(have) != want.hwaddr:
+        now = _hwaddr(have) or "not set"
+        detail = f"other_config:hwaddr is {now}, should be {want.hwaddr}: tunnels have it as their source"
+        todo = f"MAC address of {want.name} -> {want.hwaddr}"
+        yield BridgeDifference("bridge changed", about, detail, todo, ("switch", "tunnel"))
     if lacks_protocol(have):
         detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
         yield BridgeDifference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
@@ -100,8 +106,17 @@ def _of_ports(spec: Spec, want: WantedBridge, have: Bridge) -> Iterator[BridgeDi
             yield BridgeDifference("port added", f"port {name}", detail, f"remove port {name}", (), first=False)
 
 
+_HWADDR = "other_config:hwaddr"
+
+
+def _hwaddr(have: Bridge) -> str:
+    return have.settings.get(_HWADDR, "")
+
+
 def path_of_port(spec: Spec, port: str) -> Path:
     """Return the path of the port in the spec."""
+    if any(port == kind.port for kind in tunnels(spec).values()):
+        return ("switch", "tunnel")
     if spec.switch.probe is not None and port == spec.switch.probe.port:
         return ("switch", "probe")
     for name, uplink in spec.switch.uplinks.items():
@@ -212,6 +227,8 @@ def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) ->
         txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
         txn.add(api.db_set("Bridge", want.name, ("fail_mode", FAIL_MODE)))
         txn.add(api.db_set("Bridge", want.name, ("external_ids", {OWNER_KEY: "bridge"})))
+        if want.hwaddr:
+            txn.add(api.db_set("Bridge", want.name, ("other_config", {"hwaddr": want.hwaddr})))
         if have is not None and lacks_protocol(have):
             txn.add(api.db_set("Bridge", want.name, ("protocols", [*have.protocols, PROTOCOL])))
         for port in want.ports:
@@ -240,6 +257,8 @@ def finish(base: db.Database, want: WantedBridge, have: Bridge) -> bool:
     with base.transaction() as txn:
         for port in leave:
             txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
+            if not want.hwaddr and port.name in TUNNEL_PORTS:
+                txn.add(api.db_remove("Bridge", want.name, "other_config", "hwaddr", if_exists=True))
         for number in old_numbers:  # it may have other settings: they stay
             txn.add(api.db_clear("Flow_Table", have.tables[number].uuid, "name"))
         for number, name in _unnamed(want, have).items():
@@ -264,6 +283,10 @@ def restore_bridge(base: db.Database, want: WantedBridge, before: Bridge | None)
             ("protocols", list(before.protocols)),
         ]
         txn.add(api.db_set("Bridge", want.name, *settings))
+        if want.hwaddr and _hwaddr(before):
+            txn.add(api.db_set("Bridge", want.name, ("other_config", {"hwaddr": _hwaddr(before)})))
+        elif want.hwaddr:
+            txn.add(api.db_remove("Bridge", want.name, "other_config", "hwaddr", if_exists=True))
         if not before.ours:
             txn.add(api.db_remove("Bridge", want.name, "external_ids", OWNER_KEY, if_exists=True))
         for port in want.ports:

@@ -43,10 +43,12 @@ def _listens(sock: Path) -> bool:
 class PrivateSwitch:
     """A context manager: a dummy-datapath ovs-vswitchd without a bridge, to load pipelines into and send packets through.
 
-    Its daemons end with the thread that started it, even when that is killed.
+    Its daemons end with the thread that started it, even when that is killed. With *real_tunnels*
+    ports of tunnels make them; else ports of any type are dummy devices.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, real_tunnels: bool = False) -> None:
+        self._dummy = "--enable-dummy" if real_tunnels else "--enable-dummy=override"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._control: Rpc | None = None
         with defer_signals():
@@ -95,7 +97,7 @@ class PrivateSwitch:
             [
                 "ovs-vswitchd",
                 self.database,
-                "--enable-dummy=override",
+                self._dummy,
                 "--disable-system",
                 f"--unixctl={control}",
                 f"--log-file={self.dir}/vswitchd.log",

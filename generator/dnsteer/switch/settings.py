@@ -171,6 +171,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.BRIDGE, "other_config:hwaddr",
         "it is the MAC address of the bridge's own port; that of the VIPs is switch.mac of the spec",
+        matters=lambda _, seen: not seen.want.hwaddr,
     ),
     Setting(
         Place.BRIDGE, OTHERS, "packets that come in by a port that is not in the spec are dropped",

@@ -91,7 +91,11 @@ class Context:
     def ports(self) -> dict[str, int]:
         """The port numbers used in registers, by port name."""
         switch = self.spec.switch
-        return number_names([*switch.uplinks, *switch.ports, *_extension_ports(switch)], 16)
+        return number_names([*switch.uplinks, *switch.ports, *_extension_ports(switch), *self._tunnel_ports], 16)
+
+    @property
+    def _tunnel_ports(self) -> list[str]:
+        return [kind.port for kind in derived.tunnels(self.spec).values()]
 
     @cached_property
     def pool_numbers(self) -> dict[str, int]:

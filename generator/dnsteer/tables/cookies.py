@@ -48,6 +48,7 @@ class Category(IntEnum):
     ACCESS = 15
     CONNECTIONS = 16
     OWN_TRAFFIC = 17
+    TUNNEL = 18
 
 
 OBJECT_BITS = 40

@@ -10,7 +10,7 @@ from dnsteer.tables.cookies import Subject
 from dnsteer.tables.extension import subject as extension_subject
 from dnsteer.tables.extension import translated_answers_leave_by
 from dnsteer.tables.forward import ForwardRow
-from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow
+from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow, TunnelRow
 from dnsteer.tables.own_traffic import OwnAddressRow
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.table import Table
@@ -56,7 +56,7 @@ class ProbeEgressRow(NamedTuple):
 def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
     """Yield the egress rows that a packet can reach."""
     yield from _queries(ctx)
-    if ctx.spec.switch.gateways:
+    if ctx.spec.switch.gateways or bool(ctx.rows.of(TunnelRow)):
         yield from _answers(ctx)
     yield from _extension(ctx)
     yield from _probes(ctx)
@@ -77,13 +77,21 @@ def _queries(ctx: Context) -> Iterator[EgressRow]:
         yield EgressRow(
             port.subject, QUERY, port.number, port.in_spec, "", port.uplink, next_hop="", members=port.members
         )
+    for name, number in _tunnel_ports(ctx).items():
+        yield EgressRow(ctx.pipeline, QUERY, number, name, "", set_source=False, next_hop="")
+
+
+def _tunnel_ports(ctx: Context) -> dict[str, int]:
+    """The ports by which queries go into tunnels, and their numbers."""
+    outs = {row.out for row in ctx.rows.of(ForwardRow) if row.tunnel_end}
+    return {name: number for name, number in ctx.ports.items() if number in outs}
 
 
 def _answers(ctx: Context) -> Iterator[EgressRow]:
     ports = ctx.rows.of(PortRow)
     by_number = {p.number: p for p in ports}
-    outs: dict[int, PortRow] = {}
-    for port in ports:
+    outs: dict[int, PortRow] = {row.out: by_number[row.out] for row in ctx.rows.of(TunnelRow)}
+    for port in ports if ctx.spec.switch.gateways else ():
         if port.answers_out == OUT_SAME:
             yield from _to_routers(port, OUT_SAME, "", port.name)
         elif port.answers_out is not None:
@@ -132,7 +140,10 @@ def _probes(ctx: Context) -> Iterator[ProbeEgressRow]:
     if switch.probe is None:
         return
     ports = {port.number: port for port in ctx.rows.of(PortRow)}
-    for out in dict.fromkeys(row.out for row in ctx.rows.of(ForwardRow)):
+    tunnels = _tunnel_ports(ctx)
+    for name, out in tunnels.items():
+        yield ProbeEgressRow(ctx.pipeline, out, name, set_source=False, to_mac="")
+    for out in dict.fromkeys(row.out for row in ctx.rows.of(ForwardRow) if not row.tunnel_end):
         name = derived.probe_uplink(switch, switch.probe) if out == OUT_SAME else ports[out].in_spec
         at = next(port for port in ports.values() if port.in_spec == name)
         yield ProbeEgressRow(at.subject, out, name, set_source=at.uplink, to_mac="", members=at.members)

@@ -26,6 +26,7 @@ class ForwardRow(NamedTuple):
     ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here.
     *zone* is that of the tracker which keeps connections to the pool, 0 for none; *moves_port*: the port of what is kept
     changes here, behind the tracker, and not before. *tag* is the action that gives a query the backend's VLAN.
+    *tunnel_end* is where the tunnel to the backend ends, empty for none, and *tunnel_key* its key.
     """
 
     subject: Subject
@@ -41,6 +42,8 @@ class ForwardRow(NamedTuple):
     zone: int = 0
     moves_port: bool = False
     tag: str = ""
+    tunnel_end: str = ""
+    tunnel_key: int = 0
 
 
 TABLE = Table(

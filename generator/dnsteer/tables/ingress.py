@@ -82,8 +82,24 @@ class AskedRow(NamedTuple):
         return self.members or (self.name,)
 
 
-def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
-    """Yield a row for each uplink, then for each port of backends, the port for probes, and neighbours that are asked."""
+class TunnelRow(NamedTuple):
+    """What tunnels of a family are, once they are made: they come from the bridge's own port, with address *source*.
+
+    *protocols* are their IP protocol numbers. They leave by port number *out*. Open vSwitch asks for the MAC
+    address of *gateway*, which is *mac*; empty where that is not known.
+    """
+
+    subject: Subject
+    family: Family
+    source: str
+    protocols: tuple[int, ...]
+    out: int
+    gateway: str
+    mac: str
+
+
+def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow | TunnelRow]:
+    """Yield a row for each uplink, port of backends, port for probes, neighbour that is asked, and family of tunnels."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.model.next_hop import router_mac
 
@@ -114,6 +130,31 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
             tags = vlans.match(n.vlan), vlans.tag(n.vlan), vlans.untag
             members = derived.bond_members(switch, n.port)
             yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port, *tags, members)
+    yield from _tunnels(ctx)
+
+
+def _tunnels(ctx: Context) -> Iterator[TunnelRow]:
+    """Yield the families of tunnels that backends need."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.model.next_hop import router_mac
+
+    switch, kinds = ctx.spec.switch, derived.tunnels(ctx.spec)
+    part, uplink = switch.tunnel, derived.tunnel_uplink(switch)
+    if part is None or uplink is None or not kinds:
+        return
+    families = {derived.family_of(end) for end in derived.tunnel_ends(ctx.spec)}
+    for number, (family, own) in enumerate((("ipv4", part.ipv4), ("ipv6", part.ipv6))):
+        if own is None or family not in families:
+            continue
+        yield TunnelRow(
+            ctx.subject(Category.TUNNEL, number, f"tunnels from {own}", ("switch", "tunnel", family)),
+            derived.family_of(own),
+            str(own),
+            tuple(dict.fromkeys(kind.protocol for kind in kinds.values())),
+            ctx.ports[uplink],
+            str(derived.tunnel_gateway(own)),
+            router_mac(switch.uplinks[uplink].next_hop, derived.family_of(own)) or "",
+        )
 
 
 TABLE = Table(
@@ -134,8 +175,9 @@ TABLE = Table(
         "query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
         "answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came "
         "in by.",
+        "tunnel": "A query in its tunnel, which comes from the bridge's own port, LOCAL, and goes to the router.",
     },
-    uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow, "asked": AskedRow},
+    uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow, "asked": AskedRow, "tunnels": TunnelRow},
     rows=rows,
     registers=(
         Register(
@@ -149,9 +191,9 @@ TABLE = Table(
         Register(
             "side",
             6,
-            "1 when the packet arrived on an uplink, 3 in a VLAN of an uplink where no backends are",
+            "1 when the packet arrived on an uplink, 3 in a VLAN of an uplink where no backends are, 4 when the switch asks",
             "echo",
-            values={"uplink": 1, "clients": 3},
+            values={"uplink": 1, "clients": 3, "switch": 4},
         ),
         Register("out", 5, "number of the output port; 0: the ingress port", "egress", values={"same": OUT_SAME}),
         *(

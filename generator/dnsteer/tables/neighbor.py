@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
-from dnsteer.tables.ingress import AskedRow
+from dnsteer.tables.ingress import AskedRow, TunnelRow
 from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class NeighborRow(NamedTuple):
-    """An address that the switch answers for: *anywhere* or at uplinks alone, for a gateway as a *router*."""
+    """An address that the switch answers for: *anywhere* or at uplinks alone, for a gateway as a *router*.
+
+    *switch*: to itself alone, when it asks for the next hop of tunnels."""
 
     subject: Subject
     address: str
@@ -25,6 +27,7 @@ class NeighborRow(NamedTuple):
     anywhere: bool
     router: bool
     echo: bool
+    switch: bool = False
 
 
 def rows(ctx: Context) -> Iterator[NeighborRow]:
@@ -53,6 +56,9 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
             )
             family = derived.family_of(own.ip)
             yield NeighborRow(subject, str(own.ip), family, mac, anywhere=True, router=False, echo=False)
+    for t in ctx.rows.of(TunnelRow):
+        if t.mac:
+            yield NeighborRow(t.subject, t.gateway, t.family, t.mac, False, router=True, echo=False, switch=True)
     echo = {text for name, vip in vips.items() if vip.echo for text in ctx.addresses[name]}
     seen: set[str] = set()
     for name, vip in vips.items():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model.families import ANY
 from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number_names
 from dnsteer.tables.table import Table
 
@@ -90,7 +89,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     place, written = document.place, document.path_in_document
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
-        if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
+        if all(ctx.modes[mode].uses_extension(pool) for _, mode in slots.ways):
             continue
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}

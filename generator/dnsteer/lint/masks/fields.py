@@ -29,6 +29,9 @@ _L3 = (
 PREFIX_TREES = ("nw_dst", "nw_src", "ipv6_dst", "ipv6_src")
 """Fields where a miss unwildcards only a prefix: IPv4 in every release, IPv6 since 3.5. Ports have a separate trie."""
 PORTS = ("tp_src", "tp_dst")
+_TUNNEL = {"tun_dst": 32, "tun_ipv6_dst": 128, "tun_id": 64}
+"""What queries that go into tunnels get on their way: no fields of a packet that comes in, and their widths in bits."""
+TUNNEL_ENDS = ("tun_dst", "tun_ipv6_dst")
 
 ARP, IPV4, IPV6, RARP = 0x0806, 0x0800, 0x86DD, 0x8035
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
@@ -50,7 +53,7 @@ def width(field: str) -> int:
     """Return a field's width in bits."""
     if field.startswith("reg"):
         return 32
-    return {"in_port": 32, "dl_type": 16, "vlan_tci": 16}.get(field) or WIDTHS[field]
+    return {"in_port": 32, "dl_type": 16, "vlan_tci": 16, **_TUNNEL}.get(field) or WIDTHS[field]
 
 
 @cache
@@ -142,6 +145,7 @@ def _spellings() -> dict[str, str]:
         **{f"NXM_OF_{k}": v for k, v in nxm_of.items()},
         **{f"NXM_NX_{k}": v for k, v in nxm_nx.items()},
         **{name: name for name in WIDTHS if name != "vlan_pcp"},
+        **{name: name for name in _TUNNEL},
         **plain,
         **{f"NXM_NX_REG{n}": f"reg{n}" for n in range(REGISTERS)},
         **{f"reg{n}": f"reg{n}" for n in range(REGISTERS)},

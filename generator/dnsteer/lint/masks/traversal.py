@@ -268,6 +268,8 @@ def action_unwildcards(kind: PacketKind, action: SetField | MoveBits, vlan: int 
         if vlan == action.value & _VLAN_ID and not action.mask & _PRIORITY:
             return EMPTY
         return unwildcarded(EMPTY, {"vlan_pcp": 7 if vlan else (0, 7)})
+    if isinstance(action, SetField) and action.field in fields.TUNNEL_ENDS:
+        return unwildcarded(EMPTY, {"nw_tos": 3})  # the header outside has the ECN field of the packet inside
     if isinstance(action, MoveBits):
         places = (action.source, action.target)
         return reduce(unwildcarded, ({**_needs(kind, each.field), each.field: each.mask} for each in places), EMPTY)

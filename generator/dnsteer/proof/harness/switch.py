@@ -18,7 +18,9 @@ from types import TracebackType
 from scapy.utils import RawPcapReader
 
 from dnsteer.plan import min_fragment
+from dnsteer.plan.bridge import TUNNEL_OPTIONS
 from dnsteer.plan.plan import Plan
+from dnsteer.plan.tunnel_routes import tunnel_routes
 from dnsteer.proof.harness import load_errors
 from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
@@ -32,15 +34,39 @@ from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.thread_counters import Counters, read_counters
 from dnsteer.switch.tools import SwitchError, TimedOutError
-from dnsteer.tables.ingress import PortRow, ProbeRow
+from dnsteer.tables.ingress import PortRow, ProbeRow, TunnelRow
 
 _BATCH = 100  # a dummy device queues 100 packets and drops any more
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
 """Idle time after which megaflows expire and maximum revalidation interval (both ms); maximum number of megaflows."""
 _STUCK = 60.0  # seconds
+_LONG_MTU = 1600
+"""Bytes of which queries as long as on usual links leave in tunnels."""
 _RATE, _UNREACHED = re.compile(r"rate=\d+,burst_size=\d+"), "rate=100000000,burst_size=100000000"
 _CONNECTION = re.compile(r"^tcp,orig=\(src=([^,]+),dst=([^,]+),sport=(\d+),dport=(\d+)\).*state=(\w+)", re.MULTILINE)
 _MAX_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
+
+
+def _tunnel_ports(plan: Plan) -> list[str]:
+    """The arguments of ovs-vsctl that add the ports of tunnels, and give the bridge the MAC address that they leave with."""
+    args = ["--", "set", "Bridge", plan.bridge, f"other_config:hwaddr={plan.mac}"] if plan.tunnel_ports else []
+    for name, kind in plan.tunnel_ports:
+        options = [f"options:{key}={value}" for key, value in TUNNEL_OPTIONS.items()]
+        args += ["--", "add-port", plan.bridge, name, "--", "set", "Interface", name, f"type={kind}", *options]
+    return args
+
+
+def _prepare_tunnels(plan: Plan, switch: PrivateSwitch) -> None:
+    """Give the bridge what an apply gives it for tunnels."""
+    wanted = tunnel_routes(plan)
+    if wanted is None:
+        return
+    for address in wanted.addresses:
+        switch.appctl("netdev-dummy/ip6addr" if ":" in address else "netdev-dummy/ip4addr", plan.bridge, address)
+    for route in wanted.routes:
+        switch.appctl("ovs/route/add", route.prefix, plan.bridge, route.gateway)
+    for gateway, mac in wanted.neighbors:
+        switch.appctl("tnl/neigh/set", plan.bridge, gateway, mac)
 
 
 @dataclass(frozen=True)
@@ -68,6 +94,7 @@ class Harness:
         self._extension_ports = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
         probes = (row.name for row in plan.rows.of(ProbeRow))
         self._ports = [*(port.name for port in plan.rows.of(PortRow)), *probes, *self._extension_ports]
+        self._tunnels = plan.rows.of(TunnelRow)
         self._resources = ExitStack()
         self._captures: dict[str, RawPcapReader] = {}
         self._bonds = {port.bond: port.members for port in plan.rows.of(PortRow) if port.members}
@@ -79,7 +106,7 @@ class Harness:
             if self.extension is not None:
                 resources.enter_context(self.extension)
             resources.callback(self._close_captures)
-            self.switch = resources.enter_context(PrivateSwitch())
+            self.switch = resources.enter_context(PrivateSwitch(real_tunnels=bool(self._tunnels)))
             self._load()
             self._resources = resources.pop_all()
         return self
@@ -97,7 +124,10 @@ class Harness:
         for port in self._ports:
             args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
             args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
+            args += [f"mtu_request={_LONG_MTU}"] if plan.tunnel_ports else []
+        args += _tunnel_ports(plan)
         switch.vsctl(*args)
+        _prepare_tunnels(plan, switch)
         # Besides flow-limit, the switch has a dynamic limit, which starts at 10,000 and follows the revalidator's speed.
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
         switch.appctl(

@@ -17,6 +17,7 @@ from dnsteer.proof.reference.connections import ConnectionReference, begins_conn
 from dnsteer.proof.reference.errors import ErrorReference, is_of_path_mtu
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
+from dnsteer.proof.reference.modes.tunnel import without_source_port
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
 from dnsteer.proof.reference.own_traffic import OwnTrafficReference
 from dnsteer.proof.reference.probes import ProbeReference
@@ -131,8 +132,13 @@ class Reference:
         service = self.services.get((packet.destination, packet.protocol, packet.dport))
         if service is None or service.by_extension:
             return None
+        left = self.comparable(left)
         found = (owner for owner in service.owners if left in self._forwarded(sent.port, packet, service, owner))
         return next((owner.name for owner in found), None)
+
+    def comparable(self, left: Frame) -> Frame:
+        """Return a frame that left as expectations have it: of a tunnel without the source port, which nobody predicts."""
+        return without_source_port(left, self.topology)
 
     def _mac_of(self, address: bytes, port: str, vlan: int) -> bytes | None:
         """Return the MAC address that the switch gives neighbours at *port*, in a VLAN, for *address*."""
@@ -239,10 +245,10 @@ class Reference:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
         if not target.mac:
             return frozenset()  # it has not answered yet
-        leaves = port if target.port is None else target.port
+        leaves, vlan = service.mode.leaves(port, target)
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
         frames = service.mode.query(packet, service, target, from_mac)
-        return frozenset(Frame(leaves, data) for data in self.topology.vlans.leaving(frames, target.vlan))
+        return frozenset(Frame(leaves, data) for data in self.topology.vlans.leaving(frames, vlan))
 
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):

@@ -153,6 +153,10 @@ class ModeReference(ABC):
         Raises ValueError when an answer of one of them could also belong to another service.
         """
 
+    def leaves(self, ingress: str, target: TargetBackend) -> tuple[str, int]:
+        """The port by which a query for *target* leaves that came in by *ingress*, and the VLAN that it has then."""
+        return ingress if target.port is None else target.port, target.vlan
+
     def backend_address(self, backend: Backend, version: int) -> IPv4Address | IPv6Address | None:
         """The address by which queries of an IP version reach a backend; None when they cannot."""
         return backend.ipv4 if version == 4 else backend.ipv6

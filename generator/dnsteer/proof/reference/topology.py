@@ -46,6 +46,10 @@ class SwitchTopology:
         """Ingress and egress port of the extension; empty without an extension."""
         self.tunnel_sources = tuple(_packed(part.ipv4, part.ipv6)) if part is not None else ()
         """The source addresses of tunnels, at most one per family."""
+        own = switch.tunnel
+        self.outer_sources = tuple(_packed(own.ipv4, own.ipv6)) if own is not None else ()
+        """The source addresses of tunnels that the switch makes, at most one per family."""
+        self.tunnel_key = own.key if own is not None else 0
         probe = switch.probe
         self.probe_port = probe.port if probe is not None else None
         self.probe_mac = _probe_mac(switch, probe) if probe is not None else b""

@@ -22,6 +22,7 @@ from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bond import Bond
 from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.client_prefix import ClientPrefix
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.gratuitous import Gratuitous
@@ -46,6 +47,7 @@ from dnsteer.spec.model.part import (
 )
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.tracking import Tracking
+from dnsteer.spec.model.tunnel import Tunnel
 from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
 from dnsteer.spec.model.vlan import Vlan
 
@@ -115,6 +117,9 @@ class Forwarding(str, Enum):
     CT_NAT = "ct-nat"
     IPIP = "ipip"
     SIIT = "siit"
+    VXLAN = "vxlan"
+    GENEVE = "geneve"
+    GRE = "gre"
 
 
 class Protocol(str, Enum):
@@ -372,26 +377,11 @@ class Switch(Part):
         default=None,
         description="How connections of VIPs with `keep: connections` are remembered. Left out: the defaults of its keys.",
     )
+    tunnel: Tunnel | None = Field(
+        default=None,
+        description="Where tunnels begin. Needed with forwarding `vxlan`, `geneve` and `gre`, and only then.",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
-
-
-IPV4_PREFIX, IPV6_PREFIX = 32, 56
-"""Prefix lengths of clients: an IPv4 address is a client (or the translator of many); homes have a /56 (RIPE-690), whose own
-low bits number its networks and are 0 nearly everywhere."""
-
-
-class ClientPrefix(Part):
-    """The clients that stay together: the slot is the lowest bits of their prefix."""
-
-    ipv4: Annotated[int, whole(10, 32), bounds(10, 32)] = Field(
-        default=IPV4_PREFIX,
-        description="Length of the prefix of IPv4 clients. With 256 slots, 32 looks at the last byte of the address, and 24 "
-        "at the third, so that all clients of a /24 reach one backend.",
-    )
-    ipv6: Annotated[int, whole(18, 128), bounds(18, 128)] = Field(
-        default=IPV6_PREFIX,
-        description="Length of the prefix of IPv6 clients: 56 for homes, 64 for networks and phones.",
-    )
 
 
 class Backend(Part):
@@ -401,7 +391,8 @@ class Backend(Part):
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
     mac: MacOrAuto = Field(
-        description="Its MAC address, or that of the router on the way to it (not with DSR). `auto`: the one at which its "
+        description="Its MAC address, or that of the router on the way to it (not with DSR); with `vxlan`, `geneve` and "
+        "`gre` that of its interface at the end of the tunnel. `auto`: the one at which its "
         "address answers (the IPv4 address, if it has both), which `dnsteer agent` finds out and follows; the address is "
         "in a network of `switch.probe` then."
     )
@@ -554,7 +545,9 @@ class Vip(Part):
         description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
         "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. "
         "`ct-nat`: the same, and a TCP connection stays with the backend it began with, as with `keep`; the tracker sees "
-        "both directions. With the extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or "
+        "both directions. `vxlan`, `geneve`, `gre`: send the query through a tunnel of Open vSwitch "
+        "(`switch.tunnel`) to the backend's address (IPv4, if it has both); the backends take it out, own the VIP and "
+        "answer by themselves. With the extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or "
         "IPv6, whatever the VIP's family); the backends decapsulate it, own the VIP and answer by themselves. `siit`: an "
         "IPv4 VIP of backends that have IPv6 only; both directions are translated.",
     )

@@ -11,6 +11,7 @@ from dnsteer.proof.reference.modes.dsr import DsrReference
 from dnsteer.proof.reference.modes.ipip import IpipReference
 from dnsteer.proof.reference.modes.nat import NatReference
 from dnsteer.proof.reference.modes.siit import SiitReference
+from dnsteer.proof.reference.modes.tunnel import GeneveReference, GreReference, VxlanReference
 from dnsteer.proof.reference.service import ModeReference
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
@@ -23,6 +24,9 @@ MODES: dict[Forwarding, type[ModeReference]] = {
     Forwarding.IPIP: IpipReference,
     Forwarding.NAT: NatReference,
     Forwarding.CT_NAT: CtNatReference,
+    Forwarding.VXLAN: VxlanReference,
+    Forwarding.GENEVE: GeneveReference,
+    Forwarding.GRE: GreReference,
 }
 """In the order in which modes are asked for an answer: `siit` takes answers to its prefix before `nat` does."""
 
