@@ -171,5 +171,7 @@ def test_each_topology_is_proven() -> None:
     """Another VLAN of the same uplink; two uplinks; a bond; workers; next hops and backends that are followed."""
     for name in ("vlans", "two-uplinks", "workers", "ct-nat", "followed"):
         text = (EXAMPLES / f"{name}.yaml").read_text().replace("  bridge:", "  pass: backends\n  bridge:")
-        result = prove(spec_of(text))
-        assert result.ok, name
+        assert prove(spec_of(text)).ok, name
+    bond = (EXAMPLES / "bond.yaml").read_text().replace("  bridge:", "  pass: backends\n  bridge:")
+    bond = bond.replace("04:01}", "04:01, port: vm1}").replace("port: bond0", "port: vm1")
+    assert prove(spec_of(bond)).ok

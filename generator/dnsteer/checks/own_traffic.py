@@ -15,8 +15,9 @@ def check_own_traffic(scope: Scope) -> Iterator[Finding]:
     """All findings about traffic of backends' own."""
     switch = scope.spec.switch
     path: Path = ("switch", "pass")
+    limited = switch.limits is not None and "backends" in switch.limits.model_fields_set
     if switch.own_traffic is None:
-        if switch.limits is not None and "backends" in switch.limits.model_fields_set:
+        if limited:
             yield scope.finding(
                 ("switch", "limits", "backends"),
                 "a limit of what comes for backends' own addresses, and nothing passes to them",
@@ -39,7 +40,15 @@ def check_own_traffic(scope: Scope) -> Iterator[Finding]:
             "give the MAC address of the router that takes what backends send",
         )
     elif not has_outside(scope.spec):
-        yield from _mixed(scope)
+        mixed = list(_mixed(scope))
+        yield from mixed
+        if limited and not mixed:
+            yield scope.finding(
+                ("switch", "limits", "backends"),
+                "a limit of what comes for backends' own addresses, and the routers are in their network",
+                "no such limit",
+                "routers send to these backends directly, and nothing for them passes the switch: leave it out",
+            )
 
 
 def _mixed(scope: Scope) -> Iterator[Finding]:
