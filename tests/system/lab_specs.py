@@ -21,7 +21,7 @@ from dnsteer.status.verify import Drift, find_drift
 
 _ALL = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(f for f in _ALL.glob("*.yaml") if f.stem not in ("vlans", "bond", "vxlan"))
-"""The examples but for those that the lab refuses: it has no tags, no partner for a bond, and no ends of Ethernet tunnels."""
+"""The examples but for those that the lab refuses: it has no tags, no partner for a bond, and no ends of tunnels."""
 EVERYTHING = """
 apiVersion: dnsteer/v1
 switch:
