@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.switch import tls
+from dnsteer.switch import tls, tunnel_table
 from tests.packet.certificates import make_certificates
 from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
 from tests.packet.extension_beside_switch import Extension, Run
@@ -43,6 +43,18 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Switch]:
         private.expected = [*SLOW, "Connection reset by peer", *getattr(request.module, "EXPECTED", ())]
         yield private
         assert unexpected(private) == []
+
+
+@pytest.fixture(scope="module")
+def addresses_of_dummies(shared: Switch) -> Iterator[None]:
+    """The bridge's own port is a dummy device, which takes the addresses that tunnels need by a command of its own."""
+
+    def give(address: str, device: str) -> None:
+        shared.appctl("netdev-dummy/ip6addr" if ":" in address else "netdev-dummy/ip4addr", device, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tunnel_table, "_give_address", give)
+        yield
 
 
 @pytest.fixture

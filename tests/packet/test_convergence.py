@@ -6,33 +6,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import Drift, find_drift
-from dnsteer.switch import tunnel_table
-from tests.packet.apply_spec import apply
+from tests.packet.apply_spec import apply, differences
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
+pytestmark = pytest.mark.usefixtures("addresses_of_dummies")
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _addresses_of_dummies(shared: Switch) -> Iterator[None]:
-    """The bridge's own port is a dummy device, which takes addresses by a command of its own."""
-
-    def give(address: str, device: str) -> None:
-        shared.appctl("netdev-dummy/ip6addr" if ":" in address else "netdev-dummy/ip4addr", device, address)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tunnel_table, "_give_address", give)
-        yield
 
 
 def state(switch: Switch) -> tuple[object, ...]:
@@ -40,11 +26,6 @@ def state(switch: Switch) -> tuple[object, ...]:
     columns = "name,datapath_type,fail_mode"
     tables = sorted(switch.vsctl("--columns=name", "--bare", "list", "Flow_Table").split())
     return (*switch.tables(), switch.ports(), switch.vsctl(f"--columns={columns}", "list", "Bridge"), tables)
-
-
-def differences(spec: Loaded, switch: Switch) -> list[Drift]:
-    """What `verify` finds, but for links that are too short for tunnels."""
-    return [found for found in find_drift(spec, switch.database) if found.of != "mtu"]
 
 
 def fresh(switch: Switch, spec: Loaded) -> tuple[object, ...]:

@@ -23,10 +23,10 @@ from dnsteer.deploy.times import now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE
 from tests.packet import command
+from tests.packet.apply_spec import differences
 from tests.packet.switches import BRIDGE, LARGE, SLOT_TABLE, SMALL, STATE_TABLE, Switch, spec_of
 from tests.strategies import specs
 
@@ -34,6 +34,7 @@ from tests.strategies import specs
 SOME = settings(
     max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )
+pytestmark = pytest.mark.usefixtures("addresses_of_dummies")
 NOW = now()
 State = tuple[object, ...]
 
@@ -165,7 +166,7 @@ def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Swi
     assert len(bundles) <= 1
     assert sum(map(len, bundles)) == differ(before, shared.tables())
     assert not any("bucket" in line.split()[1] for lines in bundles for line in lines)
-    assert find_drift(other, shared.database) == []
+    assert differences(other, shared) == []
     conf = shared.conf()
     assert not deploy(other, target(shared)).result.changed
     assert shared.conf() == conf
@@ -188,7 +189,7 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
         assert shared.tables() == tables
         assert sum(map(len, bundles)) == differ(before, shared.tables())
         assert not deploy(spec, target(shared)).result.changed
-    assert find_drift(spec, shared.database) == []
+    assert differences(spec, shared) == []
     set_overlay(shared, NO_OVERLAY)
     assert state(shared) == base
 

@@ -145,6 +145,11 @@ def test_unsupported_specs_are_refused(old: str, new: str, said: str) -> None:
         topology.plan_network(spec_of(EVERYTHING.replace(old, new)))
 
 
+def test_tunnels_of_the_switch_are_refused() -> None:
+    with pytest.raises(TopologyError, match="do not take Ethernet out of tunnels, and the spec has forwarding vxlan"):
+        topology.plan_network(load_spec(EXAMPLES / "vxlan.yaml").spec)
+
+
 def test_every_socket_of_dnsperf_sends_the_same_number_of_queries() -> None:
     assert traffic.queries_in_file() % traffic.MAX_CLIENTS == 0
 
