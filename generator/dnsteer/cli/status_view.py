@@ -150,6 +150,8 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("MAC", f"{found.address} is at {found.mac} since {utc(found.since)} UTC{before}")
     if len(neighbors) > _NEIGHBORS:
         yield _line("MAC", f"and {len(neighbors) - _NEIGHBORS} more: dnsteer status --json")
+    for bond in status.bonds:
+        yield _line("bond", bond.text, "" if bond.active and not bond.down else "bold red")
     if (kept := status.connections) is not None:
         yield _line("open TCP", f"{kept.text}; counted {kept.age(now()):.0f} s ago")
     if status.extension is not None:

@@ -14,6 +14,9 @@ _DROP = ("table", "reason")
 _TABLES = f"tables of the pipeline ({len(TABLES)})"
 _PORT = ("port",)
 _PORTS = "ports of the spec"
+_MEMBER = ("uplink", "member")
+_BONDED = "members of bonds"
+_BOND = "an uplink of the spec is a bond"
 _KEEPS = "a VIP has keep: connections, and the switch is this machine's"
 _COUNTED = "a spec is applied and the device counts them"
 
@@ -194,6 +197,26 @@ TRAFFIC: tuple[Family, ...] = (
         )
         for way in ("receive", "transmit")
         for what, said in (("dropped", "Packets dropped"), ("errors", "Errors"))
+    ),
+    Family(
+        "dnsteer_uplink_member_up",
+        "gauge",
+        "Ports",
+        "Whether a member of a bond of uplinks has a link.",
+        _MEMBER,
+        _BONDED,
+        when=_BOND,
+        panel=Panel("Members of bonds with a link", by=_MEMBER),
+    ),
+    Family(
+        "dnsteer_uplink_member_active",
+        "gauge",
+        "Ports",
+        "Whether packets leave by a member of a bond of uplinks.",
+        _MEMBER,
+        _BONDED,
+        when=_BOND,
+        panel=Panel("Members of bonds that packets leave by", by=_MEMBER),
     ),
 )
 
