@@ -31,7 +31,8 @@ from tests.packet.switches import Switch, spec_of
 SPEC = """\
 apiVersion: dnsteer/v1
 switch:
-  {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: , bond0: {members: {m0: , m1: }}}, tracking: {connections: 5}}
+  {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, tracking: {connections: 5},
+   uplinks: {p0: , bond0: {members: {m0: , m1: }}}}
 pools:
   many:
     slots: 16
