@@ -54,9 +54,10 @@ class BondFollower:
         if self._seen == before:
             return
         self._observer.bonds_seen(found)
-        if not standby and any(bond.active and bond.active != _active_before(bond, before) for bond in found):
+        backups = (bond for bond in found if bond.mode == "active-backup")
+        if not standby and any(bond.active and bond.active != _active_before(bond, before) for bond in backups):
             self._tell(followed)
-        said = [_words(bond) for bond in found if bond.down]
+        said = [_words(bond) for bond in found if bond.down or not bond.active]
         if said:
             self._observer.report_trouble(_TROUBLE, "; ".join(said))
         else:
@@ -73,8 +74,7 @@ def _active_before(bond: BondView, before: Mapping[str, BondView]) -> tuple[str,
 
 
 def _words(bond: BondView) -> str:
-    down, active = ", ".join(bond.down), ", ".join(bond.active)
-    verb = "is" if len(bond.down) == 1 else "are"
-    return (
-        f"{down} of {bond.name} {verb} down, {active or 'no member'} {'are' if len(bond.active) > 1 else 'is'} active"
-    )
+    active = f"{', '.join(bond.active) or 'no member'} {'are' if len(bond.active) > 1 else 'is'} active"
+    if not bond.down:
+        return f"{active} of {bond.name}: no partner answers by LACP"
+    return f"{', '.join(bond.down)} of {bond.name} {'is' if len(bond.down) == 1 else 'are'} down, {active}"

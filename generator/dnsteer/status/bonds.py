@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Switch
-from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.switch.bridge_rows import Bridge, Interface
 
 LinkState = Literal["up", "down", "unknown"]
 
@@ -58,22 +58,35 @@ class BondView:
 
 def bonds_of(switch: Switch) -> dict[str, tuple[str, ...]]:
     """The members of each bond, the preferred one first."""
-    return {name: members for name in switch.uplinks if (members := derived.bond_members(switch, name))}
+    return {name: tuple(uplink.members) for name, uplink in switch.uplinks.items() if uplink.members}
 
 
 def view_bonds(switch: Switch, bridge: Bridge | None) -> tuple[BondView, ...]:
     """All bonds by what the database says of their ports. What it does not say of a link is no reason to call it down."""
-    return tuple(_view(name, members, bridge) for name, members in bonds_of(switch).items())
+    found = bonds_of(switch).items()
+    return tuple(
+        _lag(name, members, bridge) if derived.is_lag(switch.uplinks[name]) else _view(name, members, bridge)
+        for name, members in found
+    )
 
 
 def _view(name: str, members: Sequence[str], bridge: Bridge | None) -> BondView:
-    links = [_link_of(member, bridge) for member in members]
+    links = [_link_of(bridge.ports.get(member) if bridge is not None else None) for member in members]
     active = next((i for i, link in enumerate(links) if link != "down"), None)
     views = (MemberView(m, link, i == active) for i, (m, link) in enumerate(zip(members, links, strict=True)))
     return BondView(name, "active-backup", tuple(views))
 
 
-def _link_of(member: str, bridge: Bridge | None) -> LinkState:
-    port = bridge.ports.get(member) if bridge is not None else None
+def _lag(name: str, members: Sequence[str], bridge: Bridge | None) -> BondView:
+    """Those are active whose partner answers."""
+    lag = bridge.lags.get(name) if bridge is not None else None
+    links = {m: _link_of(lag.interfaces.get(m) if lag is not None else None) for m in members}
+    current = lag.lacp_current if lag is not None else {}
+    return BondView(
+        name, "lacp", tuple(MemberView(m, link, link != "down" and current.get(m, False)) for m, link in links.items())
+    )
+
+
+def _link_of(port: Interface | None) -> LinkState:
     said = port.settings.get("link_state") if port is not None else None
     return said if said in ("up", "down") else "unknown"  # type: ignore[return-value]
