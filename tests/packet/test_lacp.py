@@ -182,12 +182,12 @@ def test_what_others_do_to_the_bond_is_named_and_put_right(own: Switch, tmp_path
         (["set", "Port", "bond0-bond", "lacp=off"], "lacp is not active"),
         (["del-port", "bond0-peer"], "the patch port is not there"),
         (["del-bond-iface", "bond0-bond", "p1"], "its members are p0"),
-        (["del-br", "bond0-lag"], ): is not there"),
+        (["del-br", "bond0-lag"], "is not there"),
     ):
         own.vsctl(*deed)
         found = on(own)("verify", spec)
         assert found.code == 2 and said in found.out, found.out
-        assert on(own)("restore", "--yes").code == 0
+        assert on(own)("restore").code == 0
         assert as_it_is(own) == seen
 
 
