@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +16,14 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 
-from dnsteer.checks.load import load_spec
+from dnsteer.checks.load import check_document, load_spec
+from dnsteer.lint.run import run_finders
+from dnsteer.offload.examine import examine
+from dnsteer.offload.profile import profile
 from dnsteer.plan.bridge import wanted_bridge
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.database import Database
+from dnsteer.switch.lags import difference
 from tests.packet.agents import wait
 from tests.packet.command import fresh, on
 from tests.packet.switches import EXAMPLES, Switch
@@ -197,3 +205,46 @@ def test_a_bridge_of_somebody_else_is_refused_and_untouched(own: Switch, tmp_pat
     done = on(own)("apply", lacp_spec(tmp_path, own.dir), "--yes")
     assert done.code == 1 and "bridge bond0-lag is not dnsteer's, and the bond bond0 by LACP needs one" in done.err
     assert own.conf() == before
+
+
+def test_the_rendered_script_makes_what_apply_makes(own: Switch, tmp_path: Path) -> None:
+    spec = lacp_spec(tmp_path, own.dir)
+    assert on(own)("render", spec, "-o", tmp_path / "files").code == 0
+    script = (tmp_path / "files" / "bridge.sh").read_text().partition("# names of the tables")[0]
+    env = {**os.environ, "OVS_RUNDIR": str(own.dir), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    wrapper = tmp_path / "ovs-vsctl"
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ovs-vsctl")} --db={own.database} "$@"\n')
+    wrapper.chmod(0o755)
+    for _ in range(2):
+        subprocess.run(["sh", "-c", script], env=env, check=True, timeout=60)
+    with Database(own.database) as base:
+        want, have = wanted_bridge(load_spec(spec).spec), base.lags("br-dns")
+    assert [difference(want, lag, have) for lag in want.lags] == [""]
+
+
+@pytest.mark.parametrize(
+    ("flavor", "says"),
+    [
+        ("ovs-kernel", "hashing is not offloaded"),
+        ("ovs-doca", "8 bits of dp_hash; at most 4"),
+        ("ovs-netdev", ""),
+    ],
+)
+def test_lint_says_what_hardware_does_with_a_bond_by_lacp(flavor: str, says: str) -> None:
+    text = (EXAMPLES / "bond.yaml").read_text().replace("active-backup", "lacp").replace("ovs-netdev", flavor)
+    found = run_finders(examine(check_document(parse_document("spec.yaml", text)), profile(flavor)))
+    texts = [each.text for each in found.findings if each.code.code == "DNS025"]
+    assert [says in text for text in texts] == [True] * bool(says)
+    assert not any(each.code.code == "DNS003" for each in found.findings)  # the patch port is judged as a port
+
+
+def test_lint_names_a_bond_of_linux_beside_a_multiport_eswitch() -> None:
+    text = (EXAMPLES / "bond.yaml").read_text().replace("ovs-netdev", "ovs-doca")
+    text = text.replace("    bond0:\n      members:\n        p0:\n        p1:\n      mode: active-backup\n", "    bond0:\n")
+    text = text.replace("  ports:\n", "    p2:\n  ports:\n").replace("    vm1:\n", "    vm1: {answers: bond0}\n", 1)
+    for more, codes in (("", []), ("  bringup: {multiport: true}\n", ["DNS026"])):
+        changed = text.replace("  gratuitous:", f"{more}  gratuitous:")
+        if not more:
+            changed = changed.replace("  gratuitous:", "  bringup: {multiport: false}\n  gratuitous:")
+        found = run_finders(examine(check_document(parse_document("spec.yaml", changed)), profile("ovs-doca")))
+        assert [each.code.code for each in found.findings if each.code.code == "DNS026"] == codes

@@ -15,10 +15,11 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from dnsteer.plan.lag_settings import OF_KEY
 from dnsteer.spec.errors import some_of
 from dnsteer.switch.bridge_rows import Bridge, FlowTable, Interface, Lag
 from dnsteer.switch.control_socket import database_name
-from dnsteer.switch.lags import OF_KEY, read_lag
+from dnsteer.switch.lags import read_lag
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.settings import SETTINGS, Place
 from dnsteer.switch.state import CAPTURE_KEY, OWNER_KEY

@@ -11,21 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dnsteer.plan.bridge import WantedBridge, WantedLag, WantedPort
+from dnsteer.plan.lag_settings import CONFIG, LACP, MODE, NO_VLAN, OF_KEY, UPLINK_KEY
 from dnsteer.spec.derived import lag_names
 from dnsteer.switch.bridge_rows import Interface, Lag
 from dnsteer.switch.state import OWNER_KEY
-
-OF_KEY = "dnsteer-bond-of"
-"""external_ids key of the bridge of a bond: the balancer's bridge."""
-UPLINK_KEY = "dnsteer-uplink"
-"""external_ids key of the bridge of a bond: the uplink that it is."""
-MODE, LACP = "balance-tcp", "active"
-"""Members are chosen by a hash of addresses and ports. By balance-slb all would leave by one: it has one source MAC."""
-NO_VLAN = 4095
-"""The only VLAN of the bridge's own port, so that nothing is flooded to it."""
-_CONFIG = {"lacp-time": "fast"}
-"""A partner that is silent is given up after 3 s instead of 90."""
-
 
 def read_lag(row: Any, interfaces: Mapping[str, Interface]) -> Lag:
     """The bond of a bridge with dnsteer's mark. *interfaces* are all of the bridge."""
@@ -39,7 +28,7 @@ def read_lag(row: Any, interfaces: Mapping[str, Interface]) -> Lag:
         "the patch port is not there": peer is None or (peer.type, dict(peer.options)) != ("patch", {"peer": name}),
         f"bond_mode is not {MODE}": bond is not None and bond.bond_mode != [MODE],
         f"lacp is not {LACP}": bond is not None and bond.lacp != [LACP],
-        "lacp-time is not fast": bond is not None and any(bond.other_config.get(k) != v for k, v in _CONFIG.items()),
+        "lacp-time is not fast": bond is not None and any(bond.other_config.get(k) != v for k, v in CONFIG.items()),
         "the bridge's own port is flooded": own is not None and list(own.trunks) != [NO_VLAN],
         "fail_mode is secure": row.fail_mode == ["secure"],
     }
@@ -99,7 +88,7 @@ def make_lag(api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag) ->
         txn.add(api.db_create("Interface", name=m.name, type=m.type, options=dict(m.options))) for m in lag.members
     )
     bond = txn.add(
-        api.db_create("Port", name=names.bond, interfaces=members, bond_mode=MODE, lacp=LACP, other_config=dict(_CONFIG))
+        api.db_create("Port", name=names.bond, interfaces=members, bond_mode=MODE, lacp=LACP, other_config=dict(CONFIG))
     )
     txn.add(api.db_add("Bridge", names.bridge, "ports", bond))
 
