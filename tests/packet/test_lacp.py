@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bond by LACP beside the bridge: made, used, put right and taken back with it. Its partner is a bond of another bridge."""
+"""A bond by LACP beside the bridge: made, used, put right and taken back. Its partner is a bond of another bridge."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def test_queries_and_answers_use_both_members(own: Switch, tmp_path: Path) -> No
         wait(lambda: forwarded(tmp_path) > 40, lambda: own.appctl("dpctl/dump-flows"))  # 2 of 3 backends are behind it
         wait(lambda: all(sent(own, p) > n + 10 for p, n in zip(("p0", "p1"), before, strict=True)), lambda: str(before))
         megaflows = own.appctl("dpctl/dump-flows", "-m")
-        local = [line for line in megaflows.splitlines() if "actions:" in line and "bond0-lag" in line.split("actions:")[1]]
+        local = [
+            line for line in megaflows.splitlines() if "actions:" in line and "bond0-lag" in line.split("actions:")[1]
+        ]
         assert local == [], "something is flooded to the port of the bond's bridge"
 
         set_link(own, "down")
@@ -158,7 +160,8 @@ def test_a_bond_becomes_one_by_lacp_and_back(own: Switch, tmp_path: Path) -> Non
     three = tmp_path / "three.yaml"
     three.write_text(lacp.read_text().replace("      mode: lacp", "        p2: {type: dummy}\n      mode: lacp"))
     alone = tmp_path / "alone.yaml"
-    alone.write_text(re.sub(r"bond0:\n +members:\n.*\n.*\n +mode: lacp", "p0:\n      type: dummy", lacp.read_text()).replace(", port: bond0", ""))
+    single = re.sub(r"bond0:\n +members:\n.*\n.*\n +mode: lacp", "p0:\n      type: dummy", lacp.read_text())
+    alone.write_text(single.replace(", port: bond0", ""))
     seen = [applied(own, file) for file in (backup, lacp, three, alone)]
     assert "bond0-lag" not in own.bridges()
     for there in seen[-2::-1]:  # each back to the one before
@@ -240,7 +243,9 @@ def test_lint_says_what_hardware_does_with_a_bond_by_lacp(flavor: str, says: str
 
 def test_lint_names_a_bond_of_linux_beside_a_multiport_eswitch() -> None:
     text = (EXAMPLES / "bond.yaml").read_text().replace("ovs-netdev", "ovs-doca")
-    text = text.replace("    bond0:\n      members:\n        p0:\n        p1:\n      mode: active-backup\n", "    bond0:\n")
+    text = text.replace(
+        "    bond0:\n      members:\n        p0:\n        p1:\n      mode: active-backup\n", "    bond0:\n"
+    )
     text = text.replace("  ports:\n", "    p2:\n  ports:\n").replace("    vm1:\n", "    vm1: {answers: bond0}\n", 1)
     for more, codes in (("", []), ("  bringup: {multiport: true}\n", ["DNS026"])):
         changed = text.replace("  gratuitous:", f"{more}  gratuitous:")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings about bonds by LACP: what hardware does with their packets, and where a bond that Linux makes must stand alone."""
+"""Findings about bonds by LACP: what hardware does with their packets, and where a bond of Linux must stand alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bonds_in_hardware(context: LintContext) -> Iterator[LintFinding]:
             yield context.finding(
                 LAG_AND_MULTIPORT,
                 (*SWITCH, "uplinks", name),
-                f"{name} has the name of a bond that Linux makes, and the card's functions become one eSwitch (multiport): a "
-                "card does one or the other",
-                "with a bond of Linux leave multiport and other uplinks of the card out; if it is none, give it another name",
+                f"{name} has the name of a bond that Linux makes, and the card's functions become one eSwitch (multiport): "
+                "a card does one or the other",
+                "with a bond of Linux leave multiport and other uplinks of the card out; if it is none, rename it",
             )

@@ -19,7 +19,7 @@ from dnsteer.status.bonds import bonds_of, view_bonds
 from dnsteer.status.kept_connections import COUNT_INTERVAL, KeptConnections, count_kept
 from dnsteer.status.limit_drops import LimitDrops, has_vip_limits, limit_drops
 from dnsteer.status.lists import whole_view
-from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools, with_vlans
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.switch_status import Status, TablesMatch
@@ -234,6 +234,8 @@ class SwitchObserver:
         known = status.agent.knowledge or NOTHING_KNOWN
         self._add_connections(status)
         status.pools = view_pools(members, reading.overlay, rates, time_now, known, status.connections)
+        if loaded:
+            status.pools = with_vlans(status.pools, loaded.spec)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if loaded and self.lists:
             client = self.switch.client(reading.record.bridge) if not unreachable else None

@@ -40,7 +40,10 @@ _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "other_config"],
     "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
     "Port": ["name", "interfaces", "external_ids", "bond_mode", "lacp", "other_config", "trunks"],
-    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state", "lacp_current", "mac", "mac_in_use"],
+    "Interface": [
+        *("name", "type", "options", "ofport", "error", "ifindex"),
+        *("link_state", "lacp_current", "mac", "mac_in_use"),
+    ],
     "Flow_Table": ["name"],
     **_REFERRED,
 }

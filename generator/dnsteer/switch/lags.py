@@ -16,6 +16,7 @@ from dnsteer.spec.derived import lag_names
 from dnsteer.switch.bridge_rows import Interface, Lag
 from dnsteer.switch.state import OWNER_KEY
 
+
 def read_lag(row: Any, interfaces: Mapping[str, Interface]) -> Lag:
     """The bond of a bridge with dnsteer's mark. *interfaces* are all of the bridge."""
     name = str(row.external_ids[UPLINK_KEY])
@@ -62,7 +63,8 @@ def _members(lag: WantedLag) -> list[tuple[str, str, dict[str, str]]]:
 
 
 def _shown(lag: WantedLag) -> str:
-    return ", ".join(" ".join((n, kind, *(f"{k}={v}" for k, v in sorted(o.items())))) for n, kind, o in _members(lag)) or "none"
+    shown = (" ".join((n, kind, *(f"{k}={v}" for k, v in sorted(o.items())))) for n, kind, o in _members(lag))
+    return ", ".join(shown) or "none"
 
 
 def in_the_way(want: WantedBridge, have: Mapping[str, Lag]) -> Iterator[Lag]:
