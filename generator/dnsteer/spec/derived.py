@@ -240,6 +240,11 @@ def copies_errors(vip: Vip, pool: Pool) -> bool:
     return vip.forwarding is Forwarding.DSR and len(pool.backends) <= MAX_COPIES
 
 
+def pools_of_kept_errors(spec: Spec) -> set[str]:
+    """The pools to whose backends ICMP errors about connections go that the tracker keeps, each to its own."""
+    return {vip.pool for vip in spec.vips.values() if keeps(vip) and copies_errors(vip, spec.pools[vip.pool])}
+
+
 def tunnel_end(backend: Backend, family: Family) -> Address | None:
     """Where a tunnel for packets in *family* ends: at the backend's address in that family, or else at its other one."""
     own, other = (backend.ipv4, backend.ipv6) if family == "ipv4" else (backend.ipv6, backend.ipv4)
