@@ -153,6 +153,8 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("MAC", f"and {len(neighbors) - _NEIGHBORS} more: dnsteer status --json")
     for bond in status.bonds:
         yield _line("bond", bond.text, "" if bond.active and not bond.down else "bold red")
+    if status.errors_passed is not None and (status.errors_passed.one or status.errors_passed.each):
+        yield _line("ICMP", f"errors passed: {status.errors_passed.text}")
     if (kept := status.connections) is not None:
         yield _line("open TCP", f"{kept.text}; counted {kept.age(now()):.0f} s ago")
     if status.extension is not None:

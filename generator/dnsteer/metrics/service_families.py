@@ -158,6 +158,17 @@ TRAFFIC: tuple[Family, ...] = (
         when="the spec limits clients",
         panel=Panel("Buckets of clients that drop", "short", ("vip",)),
     ),
+    Family(
+        "dnsteer_icmp_errors_total",
+        "counter",
+        "Traffic",
+        "ICMP errors about packets that were too big that were passed to backends. receivers is one where the tracker keeps "
+        "the connection, so that its backend alone gets the error, and each where every backend of the VIP gets a copy.",
+        ("receivers",),
+        "2",
+        when="backends of a VIP get ICMP errors (vips.NAME.errors)",
+        panel=Panel("ICMP errors to backends", "pps", ("receivers",)),
+    ),
     Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
     Family(
         "dnsteer_extension_dropped_packets_total",

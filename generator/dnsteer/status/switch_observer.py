@@ -16,6 +16,7 @@ from dnsteer.spec import derived
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
 from dnsteer.status.bonds import bonds_of, view_bonds
+from dnsteer.status.icmp_errors import count_errors, passes_errors
 from dnsteer.status.kept_connections import COUNT_INTERVAL, KeptConnections, count_kept
 from dnsteer.status.limit_drops import LimitDrops, has_vip_limits, limit_drops
 from dnsteer.status.lists import whole_view
@@ -242,6 +243,9 @@ class SwitchObserver:
             denials = reading.overlay.denials if reading.overlay is not None else ()
             looks = self.switch.remote.startswith("unix:")
             status.lists, status.limits = whole_view(client, loaded, denials, looks=looks)
+            if client is not None and passes_errors(loaded.spec):
+                with suppress(SwitchError):  # that it cannot be asked is said already
+                    status.errors_passed = count_errors(client)
         self._add_bonds(status)
         self._add_drift(status)
         if reading.overlay is not None:

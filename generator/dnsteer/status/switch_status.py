@@ -12,6 +12,7 @@ from dnsteer.deploy.times import now
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
 from dnsteer.status.bonds import BondView
+from dnsteer.status.icmp_errors import PassedErrors
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.limits import LimitView
@@ -67,6 +68,8 @@ class Status:
     """The connections that the tracker keeps; None where it keeps none, or they cannot be counted: a warning says so."""
     bonds: tuple[BondView, ...] = ()
     """The bonds of uplinks, with the links of their members."""
+    errors_passed: PassedErrors | None = None
+    """The ICMP errors that backends got; None where they get none, or the switch could not be asked."""
     limited: list[LimitDrops] = field(default_factory=list)
     """The limits of VIPs that dropped packets in the interval of the rates, those first that dropped most."""
     on_purpose: list[str] = field(default_factory=list)
@@ -121,6 +124,7 @@ class Status:
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
             **({"bonds": [bond.as_json() for bond in self.bonds]} if self.bonds else {}),
+            **({} if self.errors_passed is None else {"icmp_errors": self.errors_passed.as_json()}),
             **self._neighbors_as_json(),
             **self._connections_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
