@@ -171,15 +171,17 @@ def test_a_bond_becomes_one_by_lacp_and_back(own: Switch, tmp_path: Path) -> Non
     assert "bond0-lag" not in own.bridges()
 
 
-@pytest.mark.parametrize("before", ["active-backup", "lacp"])
-def test_an_apply_that_fails_leaves_the_bond_as_it_was(own: Switch, tmp_path: Path, before: str) -> None:
+@pytest.mark.parametrize(("before", "after"), [("active-backup", "lacp"), ("lacp", "lacp"), ("lacp", "active-backup")])
+def test_an_apply_that_fails_leaves_the_bond_as_it_was(own: Switch, tmp_path: Path, before: str, after: str) -> None:
     own.expected = ["unknown type nonexistent", "could not open network device"]
     lacp = lacp_spec(tmp_path, own.dir)
     there = tmp_path / "there.yaml"
     there.write_text(lacp.read_text().replace("mode: lacp", f"mode: {before}"))
     seen = applied(own, there)
     broken = tmp_path / "broken.yaml"
-    broken.write_text(lacp.read_text().replace("      mode: lacp", "        p2: {type: nonexistent}\n      mode: lacp"))
+    broken.write_text(
+        lacp.read_text().replace("      mode: lacp", f"        p2: {{type: nonexistent}}\n      mode: {after}")
+    )
     done = on(own)("apply", broken, "--yes")
     assert (done.code, "p2" in done.err) == (1, True), done.err
     assert as_it_is(own) == seen
