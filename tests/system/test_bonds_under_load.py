@@ -70,7 +70,7 @@ def lost_between(queries: list[tuple[float, bool]], begin: float, end: float) ->
     return sum(not answered for sent, answered in queries if begin <= sent < end)
 
 
-@pytest.mark.parametrize("told", ["by an agent", "by LACP", "by its own port"])
+@pytest.mark.parametrize("told", ["by an agent", "by LACP", pytest.param("by its own port", marks=pytest.mark.slow)])
 def test_a_link_that_fails_under_load(state: lab.LabState, told: str) -> None:
     """*told*: how the switch in front gets to know that the VIPs are behind the other link now."""
     mode, ports = ("lacp", LAG) if told == "by LACP" else ("active-backup", PORTS)
