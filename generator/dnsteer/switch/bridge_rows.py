@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from dnsteer.plan.bridge import WantedLag
 from dnsteer.switch.state import OWNER_KEY
+
+if TYPE_CHECKING:
+    from dnsteer.plan.bridge import WantedLag  # the quick verbs do without the spec
 
 
 @dataclass(frozen=True)
