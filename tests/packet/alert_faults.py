@@ -31,7 +31,8 @@ from tests.packet.switches import Switch, spec_of
 SPEC = """\
 apiVersion: dnsteer/v1
 switch:
-  {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: }, tracking: {connections: 5}}
+  {name: dpu-1, flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, tracking: {connections: 5},
+   uplinks: {p0: , bond0: {members: {m0: , m1: }}}}
 pools:
   many:
     slots: 16
@@ -242,6 +243,15 @@ def tracker_is_nearly_full(it: Watched) -> Iterator[None]:
     it.receive("p0", *frames("198.51.100.5", udp=0, tcp=5))
     yield
     it.switch.appctl("dpctl/flush-conntrack")
+
+
+@contextmanager
+def member_has_no_link(it: Watched) -> Iterator[None]:
+    it.switch.appctl("netdev-dummy/set-admin-state", "m1", "down")
+    try:
+        yield
+    finally:
+        it.switch.appctl("netdev-dummy/set-admin-state", "m1", "up")
 
 
 @contextmanager

@@ -16,15 +16,15 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import prove
 from dnsteer.render import templates
-from tests.packet.agents import agent, wait
+from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import fresh, on, spec_file
+from tests.packet.scraping import METRICS, address, scrape, value
 from tests.packet.switches import EXAMPLES, Switch
 
 EXAMPLE = (EXAMPLES / "bond.yaml").read_text()
 MEMBERS = "members:\n        p0:\n        p1:\n"
 FOLLOWED = """  probe: {port: probe0, addresses: [10.53.0.2/24, "2001:db8:53::2/64"], watch: true}
   gratuitous:"""
-READY = "state 1"
 
 
 def checked(folder: Path, text: str) -> tuple[list[str], int]:
@@ -69,6 +69,16 @@ def test_the_lab_has_no_partner_for_a_bond() -> None:
         plan_network(load_spec(EXAMPLES / "bond.yaml").spec)
 
 
+def scraped(running: Agent) -> tuple[float | None, ...]:
+    """What /metrics says of the members of bond0: whether p0 and p1 are up, and whether they are active."""
+    found = scrape(address(running))
+    return tuple(
+        value(found, f"dnsteer_uplink_member_{what}", uplink="bond0", member=member)
+        for what in ("up", "active")
+        for member in ("p0", "p1")
+    )
+
+
 def arps(folder: Path, port: str) -> int:
     """How many ARP announcements have left by a port."""
     return sum(packet.haslayer(ARP) for packet in rdpcap(f"{folder}/{port}.pcap"))
@@ -81,11 +91,26 @@ def test_the_agent_tells_the_network_of_another_active_member(shared: Switch, tm
     done = on(shared)("apply", spec_file(tmp_path, text.replace("  gratuitous:", "  gratuitous: {repeat: 1}")), "--yes")
     assert done.code == 0, done.err
     assert on(shared)("verify", tmp_path / "spec.yaml").code == 0
-    with agent(shared, tmp_path, READY) as running:
+    with agent(shared, tmp_path, "metrics at", "agent", *METRICS) as running:
         running.waits_for("told neighbours of")
+        wait(lambda: scraped(running) == (1, 1, 1, 0), running.said)
         assert arps(tmp_path, "p0") and not arps(tmp_path, "p1")
         shared.appctl("netdev-dummy/set-admin-state", "p0", "down")
         running.waits_for("p0 of bond0 is down, p1 is active")
         wait(lambda: arps(tmp_path, "p1"), running.said)
+        wait(lambda: scraped(running) == (0, 1, 0, 1), running.said)
+        seen = on(shared)("status", "--no-rates", "--json").json["bonds"]
+        assert [(m["name"], m["link"], m["active"]) for m in seen[0]["members"]] == [
+            ("p0", "down", False),
+            ("p1", "up", True),
+        ]
+        assert "bond     bond0 (active-backup): p0 down; p1 up, active" in on(shared)("status", "--no-rates").out
+        on(shared)("report", "-o", tmp_path / "report.html")
+        assert '<span class="word bad">p0 down</span><br>p1 up, active' in (tmp_path / "report.html").read_text()
         shared.appctl("netdev-dummy/set-admin-state", "p0", "up")
         running.waits_for("all members of bonds are up again")
+        shared.appctl("netdev-dummy/set-admin-state", "p0", "down")
+        shared.appctl("netdev-dummy/set-admin-state", "p1", "down")
+        running.waits_for("p0, p1 of bond0 are down, no member is active")
+        shared.appctl("netdev-dummy/set-admin-state", "p0", "up")
+        shared.appctl("netdev-dummy/set-admin-state", "p1", "up")

@@ -6,7 +6,9 @@ from __future__ import annotations
 import random
 import time
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 
+import pytest
 from scapy.contrib.igmp import IGMP
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUEndOfLLDPDU, LLDPDUPortID, LLDPDUTimeToLive
 from scapy.layers.dhcp6 import DHCP6_Solicit
@@ -33,11 +35,15 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
+from dnsteer.spec import derived
 from dnsteer.spec.model.limits import MAX_COPIES
 from dnsteer.tables.error import ErrorRow
 from dnsteer.tables.meter_rows import MeterRow
 from tests.mask_attack import ObservedMasks
-from tests.packet.switches import spec_of
+from tests.packet.agents import agent, wait
+from tests.packet.command import fresh, on, spec_file
+from tests.packet.scraping import METRICS, address, scrape, value
+from tests.packet.switches import Switch, spec_of
 from tests.packet.test_limits import CLIENT, counts, frame, limited, timed
 from tests.packet.test_limits import SPEC as LIMITED
 
@@ -170,3 +176,56 @@ def test_vips_that_share_an_address_share_the_copies_and_without_any_there_is_no
     )
     many = build_plan(spec_of(SPEC[: SPEC.index("slots: 16")] + large))
     assert not many.rows.of(ErrorRow)
+
+
+KEPT = """
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [192.0.2.1, '2001:db8::1']
+  uplinks: {p0: {type: dummy, next_hop: '02:00:00:00:00:fe'}}
+  ports: {v1: {type: dummy}}
+pools:
+  farm:
+    slots: 16
+    backends:
+      - {name: a, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}
+      - {name: b, ipv4: 192.0.2.12, ipv6: '2001:db8::12', mac: '02:00:00:00:01:02', port: v1}
+vips:
+  dns: {addresses: [198.51.100.1, '2001:db8:1::1'], services: [dns, dot], pool: farm, keep: connections}
+  other: {addresses: [198.51.100.2], services: [dns], pool: farm}
+"""
+
+
+def test_check_sees_whether_errors_go_to_the_backend_of_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = spec_of(KEPT)
+    assert prove(loaded).failures == []
+    monkeypatch.setattr(derived, "pools_of_kept_errors", lambda _: set())
+    failures = prove(loaded).failures
+    assert failures and all("ICMP error about a connection" in failure.vector for failure in failures)
+
+
+def test_errors_to_one_and_to_each_are_counted(shared: Switch, tmp_path: Path) -> None:
+    fresh(shared)
+    run = on(shared)
+    assert run("apply", spec_file(tmp_path, KEPT), "--yes").code == 0
+    with agent(shared, tmp_path, "metrics at", "agent", *METRICS) as running:
+        ether = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53")
+        begin = ether / IP(src="198.18.0.1", dst="198.51.100.1") / TCP(sport=5000, dport=53, flags="S")
+        for port in (5000, 5001, 5001):  # of the second one the tracker knows nothing
+            about = IP(src="198.51.100.1", dst="198.18.0.1") / TCP(sport=53, dport=port, seq=1)
+            router = ether / IP(src="198.18.9.9", dst="198.51.100.1") / ICMP(type=3, code=4, nexthopmtu=1280)
+            frames = [begin] if port == 5000 else []
+            for frame in (*frames, router / bytes(about)[:28]):
+                shared.appctl("netdev-dummy/receive", "p0", bytes(frame).hex())
+        seen = {"one": 1, "each": 2}
+        wait(lambda: run("status", "--no-rates", "--json").json["icmp_errors"] == seen, running.said)
+        words = "errors passed: 1 to the backend of their connection, 2 copied to each backend"
+        assert words in run("status", "--no-rates").out
+        name = "dnsteer_icmp_errors_total"
+        wait(
+            lambda: all(value(scrape(address(running)), name, receivers=to) == n for to, n in seen.items()),
+            lambda: str(scrape(address(running))),
+        )

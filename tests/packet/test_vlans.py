@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,8 @@ from dnsteer.proof.traffic.craft import in_vlan
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from tests.mask_attack import attack
-from tests.packet.switches import EXAMPLES
+from tests.packet.command import fresh, on, spec_file
+from tests.packet.switches import EXAMPLES, Switch
 from tests.unit.spec_text import changed, load
 
 EXAMPLE = (EXAMPLES / "vlans.yaml").read_text(encoding="utf-8")
@@ -140,3 +142,16 @@ def test_a_query_is_explained_with_its_tags() -> None:
     path = explain_query(loaded, client, 20000, vip, 53, Protocol.UDP, "p0")
     assert path.as_expected
     assert " VLAN 100, " in path.query and [" VLAN 200, " in text for _, text in path.out] == [True]
+
+
+def test_status_says_the_vlan_of_each_backend(shared: Switch, tmp_path: Path) -> None:
+    fresh(shared)
+    tagged = TEXT.replace("p0: {vlan", "p0: {type: dummy, vlan")
+    some = tagged.replace("mac: 02:00:00:00:04:03}", "mac: 02:00:00:00:04:03, vlan: 201}")
+    assert on(shared)("apply", spec_file(tmp_path, some), "--yes").code == 0
+    (pool,) = on(shared)("status", "--no-rates", "--json").json["pools"]
+    assert [(b["name"], b["vlan"]) for b in pool["backends"]] == [("r1", 200), ("r2", 200), ("r3", 201)]
+    lines = on(shared)("status", "--no-rates").out.splitlines()
+    head = next(line for line in lines if line.startswith("pool, backend"))
+    row = next(line for line in lines if line.startswith("  r3 "))
+    assert row[: head.index("VLAN") + 4].endswith(" 201")

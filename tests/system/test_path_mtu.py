@@ -18,6 +18,8 @@ from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.zone import LARGE
 from dnsteer.spec.read import parse_document
+from dnsteer.status.counters import ROUND
+from dnsteer.status.icmp_errors import count_errors
 from dnsteer.switch.meters import read_meter_counts
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.tables.meter_rows import limits_by_meter
@@ -48,6 +50,7 @@ vips:
 """
 DROPPED = check_document(parse_document("spec.yaml", SPEC))
 COPIED = check_document(parse_document("spec.yaml", SPEC.replace(", errors: drop", "")))
+KEPT = check_document(parse_document("spec.yaml", SPEC.replace(", errors: drop", ", keep: connections")))
 FAR = "dnst-far"
 """The namespace of the client behind the router, which the lab's usual client is."""
 MTU = 1280
@@ -177,3 +180,18 @@ def test_large_answers_over_a_path_of_a_small_mtu(state: lab.LabState) -> None:
     }
     assert all(took is not None and took < 1 for took in found.values()), found
     assert copied() - before >= len(found)  # one for each client at least
+
+
+def test_with_keep_errors_go_to_the_server_of_their_connection_alone(state: lab.LabState) -> None:
+    apply_in_lab(KEPT)
+    client = OpenFlow(f"unix:{names.RUN_DIR}/br-mtu.mgmt")
+    before = count_errors(client)
+    found = {
+        (vip, n): seconds(vip, source, "+tcp")
+        for n in range(30, 34)
+        for vip, source in zip(VIPS, _set_source(n), strict=True)
+    }
+    assert all(took is not None and took < 1 for took in found.values()), found
+    time.sleep(ROUND)
+    after = count_errors(client)
+    assert after.one - before.one >= len(found) and after.each == before.each

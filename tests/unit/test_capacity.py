@@ -13,7 +13,7 @@ import pytest
 from dnsteer.capacity.bounds import figures, latencies
 from dnsteer.capacity.capacity_report import CapacityReport, beyond_limits, capacity_report
 from dnsteer.capacity.card_setup import NoHardwareError, card_setup
-from dnsteer.capacity.frame_sizes import DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
+from dnsteer.capacity.frame_sizes import TAG, DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.whatif import with_settings as what_if
 from dnsteer.offload.packet_path import PacketPath, Verdict
@@ -231,6 +231,16 @@ def test_message_sizes_become_frame_sizes() -> None:
         14 + 20 + 32 + 4,
         14 + 40 + 32 + 4,
     )  # with time stamps, as the messages
+    assert message(54, "ipv4", "udp", TAG) == message(54, "ipv4", "udp") + 4
+    assert empty_segment("ipv6", TAG) == empty_segment("ipv6") + 4
+
+
+def test_the_tag_of_a_vlan_counts_in_each_frame() -> None:
+    plain, tagged = (load(SPEC.replace("p0:", p0, 1)) for p0 in ("p0:", "p0: {vlan: 100}"))
+    sizes = [card_setup(each, [], hardware=Hardware.BLUEFIELD_3).sizes for each in (plain, tagged)]
+    assert [each.tag for each in sizes] == [0, 4]
+    assert [mean(mix("query", "ipv4", "udp", each)) for each in sizes] == [100, 104]
+    assert [mean(mix("64", "ipv4", "udp", each)) for each in sizes] == [64, 64]  # as it was asked for
 
 
 # What if

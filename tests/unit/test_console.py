@@ -14,6 +14,7 @@ from dnsteer.console import live as live_module
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.metrics.observer import CheckTurn, SwitchInspection
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.status.bonds import BondView, MemberView
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
 
@@ -192,6 +193,18 @@ def test_tables_that_differ_and_a_switch_that_does_not_answer() -> None:
     console.up = False
     console.reads()
     assert "The switch does not answer" in items(console.get())[0][1]
+
+
+def test_the_links_of_a_bond_are_facts_of_the_switch() -> None:
+    def shown(*members: MemberView) -> str:
+        console = Console(known())
+        console.recorder.bonds_seen((BondView("bond0", "active-backup", members),) if members else ())
+        return console.ask("/").text.partition("<dt>Bond ")[2].partition("</dd>")[0]
+
+    down, up = MemberView("p0", "down", False), MemberView("p1", "up", True)
+    assert shown() == ""
+    assert shown(down, up) == 'bond0</dt><dd><span class="word bad">p0 down</span><br>p1 up, active'
+    assert shown(down).endswith('<br><span class="word bad">none is active</span>')
 
 
 def test_pages_without_a_spec_say_so() -> None:

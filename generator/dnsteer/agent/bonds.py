@@ -14,9 +14,8 @@ from functools import partial
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Switch
-from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.status.bonds import BondView, bonds_of, view_bonds
 from dnsteer.switch.tools import SwitchError
 
 LOOK = 0.5
@@ -24,65 +23,58 @@ LOOK = 0.5
 _TROUBLE = "the bonds"
 
 
-def bonds_of(switch: Switch) -> dict[str, tuple[str, ...]]:
-    """The members of each bond, the preferred one first."""
-    return {name: members for name in switch.uplinks if (members := derived.bond_members(switch, name))}
-
-
-def members_down(bonds: Mapping[str, tuple[str, ...]], bridge: Bridge | None) -> dict[str, tuple[str, ...]]:
-    """The members of each bond that have no link: what the database does not say of a port is no reason to say so."""
-    ports = bridge.ports if bridge is not None else {}
-    return {
-        name: tuple(m for m in members if m in ports and ports[m].settings.get("link_state") == "down")
-        for name, members in bonds.items()
-    }
-
-
-def active_of(bonds: Mapping[str, tuple[str, ...]], down: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The member by which all leaves, by bond; empty: none has a link."""
-    return {name: next((m for m in members if m not in down[name]), "") for name, members in bonds.items()}
-
-
 class BondFollower:
     """Looks at the links of bonds. *tell* sends what tells neighbours where the VIPs are."""
 
     def __init__(self, switch: HeldSwitch, tell: Callable[[FollowedState], None], observer: AgentObserver) -> None:
         self._switch, self._tell, self._observer = switch, tell, observer
-        self._active: dict[str, str] = {}
+        self._seen: dict[str, BondView] = {}
 
-    async def run(self, work: SwitchThread, known: Callable[[], FollowedState | None]) -> None:
-        """Look until cancelled; *known* is the applied state while this agent acts."""
+    async def run(
+        self, work: SwitchThread, known: Callable[[], FollowedState | None], is_standby: Callable[[], bool]
+    ) -> None:
+        """Look until cancelled; *known* is the applied state while this agent acts. On standby nobody is told."""
         while True:
-            followed = known()
-            if followed is not None:
-                await self._look(work, followed)
+            await self._look(work, known(), is_standby())
             await asyncio.sleep(LOOK)
 
-    async def _look(self, work: SwitchThread, followed: FollowedState) -> None:
-        bonds = bonds_of(followed.spec.switch)
-        if not bonds:
-            self._active = {}
+    async def _look(self, work: SwitchThread, followed: FollowedState | None, standby: bool) -> None:
+        before = self._seen
+        if followed is None or not bonds_of(followed.spec.switch):
+            if before:
+                self._seen = {}
+                self._observer.bonds_seen(())
             self._observer.forget_troubles(_TROUBLE)
             return
         try:
-            down = await work(partial(self._read, followed.bridge, bonds))
+            found = await work(partial(self._read, followed.bridge, followed.spec.switch))
         except (SwitchError, PermissionError):
             return  # the main loop says that
-        active, before = active_of(bonds, down), self._active
-        self._active = active
-        if any(member and before.get(name, bonds[name][0]) != member for name, member in active.items()):
+        self._seen = {bond.name: bond for bond in found}
+        if self._seen == before:
+            return
+        self._observer.bonds_seen(found)
+        backups = (bond for bond in found if bond.mode == "active-backup")
+        if not standby and any(bond.active and bond.active != _active_before(bond, before) for bond in backups):
             self._tell(followed)
-        said = [
-            f"{', '.join(members)} of {name} {'is' if len(members) == 1 else 'are'} down, "
-            f"{active[name] + ' is' if active[name] else 'no member is'} active"
-            for name, members in down.items()
-            if members
-        ]
+        said = [_words(bond) for bond in found if bond.down or not bond.active]
         if said:
             self._observer.report_trouble(_TROUBLE, "; ".join(said))
         else:
             self._observer.end_trouble(_TROUBLE, "all members of bonds are up again")
 
-    def _read(self, bridge: str, bonds: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _read(self, bridge: str, switch: Switch) -> tuple[BondView, ...]:
         with self._switch.database() as database:
-            return members_down(bonds, database.bridge(bridge))
+            return view_bonds(switch, database.bridge(bridge))
+
+
+def _active_before(bond: BondView, before: Mapping[str, BondView]) -> tuple[str, ...]:
+    """The members that were active when it was seen last; at first the network counts with the preferred one."""
+    return before[bond.name].active if bond.name in before else (bond.members[0].name,)
+
+
+def _words(bond: BondView) -> str:
+    active = f"{', '.join(bond.active) or 'no member'} {'are' if len(bond.active) > 1 else 'is'} active"
+    if not bond.down:
+        return f"{active} of {bond.name}: no partner answers by LACP"
+    return f"{', '.join(bond.down)} of {bond.name} {'is' if len(bond.down) == 1 else 'are'} down, {active}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.spec.derived import family_of, uplink_ports
+from dnsteer.spec.derived import family_of, uplink_devices
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.neighbors import Neighbor, neighbors_of
 from dnsteer.switch.tools import SwitchError
@@ -75,7 +75,7 @@ def set_up_probe_port(spec: Spec) -> None:
         # For this port alone, without addresses by router advertisements.
         _write(f"ipv6/conf/{port}/accept_ra", "0")
         _write(f"ipv6/conf/{port}/disable_ipv6", "0")
-    for name in (*uplink_ports(spec.switch), *spec.switch.ports):
+    for name in (*uplink_devices(spec.switch), *spec.switch.ports):
         if Path(f"/proc/sys/net/ipv4/conf/{name}").exists():
             # The kernel sees the frames of such a port too, and would answer ARP for the addresses with the port's own MAC.
             _write(f"ipv4/conf/{name}/arp_ignore", "1")

@@ -208,7 +208,7 @@ class Agent:
         )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
         start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
-        start("the bonds", lambda: self._bonds.run(work, self._acting_state))
+        start("the bonds", lambda: self._bonds.run(work, self._state_if_acting, lambda: self._role.standby))
         start("the neighbours", lambda: self._neighbors.run(work, self._known_now))
         start("the connections", lambda: self._connections.run(self._known_now))
         start("the lists", lambda: self._lists.run(lambda: self._followed, self._is_acting))
@@ -228,9 +228,9 @@ class Agent:
         """What is applied, with the overlay of the record; None while another agent acts, or nothing is known."""
         return (self._followed, self._state.overlay) if self._followed is not None and self._is_acting() else None
 
-    def _acting_state(self) -> FollowedState | None:
-        """What is applied, where this agent acts and the switch is not on standby."""
-        return self._followed if self._is_acting() and not self._role.standby else None
+    def _state_if_acting(self) -> FollowedState | None:
+        """What is applied, where this agent acts, on standby too."""
+        return self._followed if self._is_acting() else None
 
     def _is_acting(self) -> bool:
         """Whether this agent is the one that acts, as far as is known."""

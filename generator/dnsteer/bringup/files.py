@@ -12,6 +12,7 @@ from dnsteer.bringup import sources
 from dnsteer.bringup.setup import Setup
 from dnsteer.plan import min_fragment
 from dnsteer.render.templates import environment, render_template
+from dnsteer.spec.derived import lag_names
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
 FOLDER = "/etc/dnsteer/bringup"
@@ -63,6 +64,7 @@ def bringup_files(setup: Setup) -> dict[str, str]:
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     env.filters.setdefault("comment", _comment)
+    env.filters.setdefault("lag_names", lag_names)
     values = {
         "setup": setup,
         "scripts": scripts,

@@ -166,7 +166,7 @@ def _threads(switch: Switch) -> Iterator[str]:
         return
     kind = derived.INTERFACE_TYPE[switch.flavor]
     single = [
-        n for n, p in derived.uplink_ports(switch).items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options
+        n for n, p in derived.uplink_devices(switch).items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options
     ]
     if len(part.pmd_cores) > 1 and single:
         yield (

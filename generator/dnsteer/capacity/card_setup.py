@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dnsteer.capacity.frame_sizes import DnsSizes
+from dnsteer.capacity.frame_sizes import TAG, DnsSizes
 from dnsteer.capacity.model import Model, all_rows
 from dnsteer.capacity.paths import rules_together
 from dnsteer.capacity.readings import SwitchState
@@ -17,6 +17,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Hardware
+from dnsteer.spec.networks import has_vlans
 
 LINK_GBPS = 100.0
 ARM_CORES = 1
@@ -88,7 +89,7 @@ def card_setup(
         counters=counters,
         entries=rules_together(loaded.spec, (path for path in paths if path.offloaded != "no"))
         + _extension_entries(loaded, paths),
-        sizes=sizes or DnsSizes(),
+        sizes=replace(sizes or DnsSizes(), tag=TAG if has_vlans(loaded.spec) else 0),
     )
 
 

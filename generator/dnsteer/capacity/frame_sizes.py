@@ -9,6 +9,8 @@ from dnsteer.spec.model.families import Family
 
 MIN_FRAME, MAX_FRAME = 64, 9600
 """Ethernet's smallest frame, and the largest that BlueField cards accept."""
+TAG = 4
+"""The tag of a VLAN (IEEE 802.1Q)."""
 JUMBO = 9018
 """A jumbo frame with 9000 bytes of IP."""
 QUERY_BYTES, ANSWER_BYTES = 54, 844
@@ -32,10 +34,11 @@ class FrameError(ValueError):
 
 @dataclass(frozen=True)
 class DnsSizes:
-    """Sizes of DNS messages in bytes, without headers."""
+    """Sizes of DNS messages in bytes, without headers; *tag* is that of a VLAN around them."""
 
     query: int = QUERY_BYTES
     answer: int = ANSWER_BYTES
+    tag: int = 0
 
 
 def parse_frame(text: str) -> str:
@@ -48,14 +51,14 @@ def parse_frame(text: str) -> str:
     return str(int(word))
 
 
-def message(size: int, family: Family, protocol: str) -> int:
-    """Return the frame size of a DNS message of *size* bytes in one packet."""
-    return max(MIN_FRAME, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
+def message(size: int, family: Family, protocol: str, tag: int = 0) -> int:
+    """Return the frame size of a DNS message of *size* bytes in one packet, with a *tag* of so many bytes."""
+    return max(MIN_FRAME, tag + size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
 
 
-def empty_segment(family: Family) -> int:
-    """Return the frame size of a TCP segment without data, such as an acknowledgement."""
-    return max(MIN_FRAME, _ETHERNET + _IP[family] + _TCP)
+def empty_segment(family: Family, tag: int = 0) -> int:
+    """Return the frame size of a TCP segment without data, such as an acknowledgement, with a *tag* of so many bytes."""
+    return max(MIN_FRAME, tag + _ETHERNET + _IP[family] + _TCP)
 
 
 def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tuple[int, int], ...]:
@@ -65,9 +68,9 @@ def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tup
     if frame == "jumbo":
         return ((JUMBO, 1),)
     if frame == "query":
-        return ((message(sizes.query, family, protocol), 1),)
+        return ((message(sizes.query, family, protocol, sizes.tag), 1),)
     if frame == "answer":
-        return ((message(sizes.answer, family, protocol), 1),)
+        return ((message(sizes.answer, family, protocol, sizes.tag), 1),)
     return ((int(frame), 1),)
 
 

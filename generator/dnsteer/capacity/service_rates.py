@@ -179,9 +179,8 @@ class Services:
         directions = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
         uses = []
         for way, frame in directions:
-            uses += self._packets(way, str(empty_segment(path.family)), packets / len(directions) - 1) + self._packets(
-                way, frame
-            )
+            empty = str(empty_segment(path.family, self._setup.sizes.tag))
+            uses += self._packets(way, empty, packets / len(directions) - 1) + self._packets(way, frame)
         return [_conservative(use) for use in uses]
 
     def _answer(self, path: PacketPath) -> PacketPath | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dnsteer.card.scalable_functions import CardFunction, functions_of
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.model.bringup import BringUp, parse_pci
 from dnsteer.spec.model.spec import Flavor, Switch
 
@@ -40,7 +40,7 @@ class Eswitch:
 def eswitch_of(switch: Switch, sizes: Sizes) -> Eswitch:
     """Return the eSwitch setup that a switch needs."""
     part = switch.bringup or BringUp()
-    functions = {name: part.pci.get(name) or _of_devargs(port.options) for name, port in uplink_ports(switch).items()}
+    functions = {name: part.pci.get(name) or _of_devargs(port.options) for name, port in uplink_devices(switch).items()}
     devargs = [port.options.get("dpdk-devargs", "") for port in ports_of(switch).values()]
     needed = switch.flavor in (Flavor.OVS_DOCA, Flavor.OVS_KERNEL) or any("representor=" in d for d in devargs)
     scalable = functions_of(switch, functions)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.spec import Flavor, Switch
@@ -57,7 +57,7 @@ def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunct
             places[role] = [(f.uplink, f.number) for f in found].index(named)
     for role in ports:
         if role not in places:
-            places[role] = _place_free(found, places.values(), next(iter(uplink_ports(switch))))
+            places[role] = _place_free(found, places.values(), next(iter(uplink_devices(switch))))
     for role, n in places.items():
         port = ports[role]
         # With devargs Open vSwitch finds the function; without, it finds the representor by its name.
@@ -84,10 +84,10 @@ def _named_function(port: ExtensionPort, switch: Switch, physical: Mapping[str, 
         for uplink, address in physical.items():
             if address and devargs.lower().removeprefix("pci:").startswith((address, address.removeprefix("0000:"))):
                 return uplink, int(found[1])
-        return next(iter(uplink_ports(switch))), int(found[1])
+        return next(iter(uplink_devices(switch))), int(found[1])
     if found := _BY_NAME.match(port.port):
         for uplink, address in physical.items():
             if uplink == f"p{found[1]}" or address.endswith(f".{found[1]}"):
                 return uplink, int(found[2])
-        return next(iter(uplink_ports(switch))), int(found[2])
+        return next(iter(uplink_devices(switch))), int(found[2])
     return None

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from dnsteer.spec.derived import is_lag, lag_names
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 
 _LEAST, _MOST = 2, 8
+MAX_INTERFACE = 15
+"""Characters of the name of a network device in Linux (IFNAMSIZ)."""
 
 
 def check_bonds(scope: Scope) -> Iterator[Finding]:
@@ -49,6 +52,8 @@ def check_bonds(scope: Scope) -> Iterator[Finding]:
                     "remove it here or there",
                 )
             taken.setdefault(member, f"a member of {name}")
+        if is_lag(uplink):
+            yield from _lag(scope, name, taken)
     if bonds and switch.extension is not None:
         yield scope.finding(
             ("switch", "uplinks", next(iter(bonds)), "members"),
@@ -57,3 +62,27 @@ def check_bonds(scope: Scope) -> Iterator[Finding]:
             "what the extension gives back leaves by one port: give the uplink one, or a bond that the machine makes, which "
             "is one port",
         )
+
+
+def _lag(scope: Scope, name: str, taken: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the names of what stands beside the bridge for a bond by LACP."""
+    path: Path = ("switch", "uplinks", name)
+    names = lag_names(name)
+    if len(names.bridge) > MAX_INTERFACE:
+        most = MAX_INTERFACE - len(names.bridge) + len(name)
+        yield scope.finding(
+            path,
+            f'"{name}" with mode lacp, a name of {len(name)} characters',
+            f"at most {most}",
+            f"the bond gets a bridge of its own, {names.bridge}, and Linux takes {MAX_INTERFACE} characters",
+        )
+    probe = scope.spec.switch.probe
+    for own in names:
+        used = taken.get(own) or ("the port for probes" if probe is not None and probe.port == own else "")
+        if used:
+            yield scope.finding(
+                path,
+                f'"{name}" with mode lacp, which needs the name {own}, that of {used}',
+                "a name that leaves that one free",
+                "rename one of them",
+            )

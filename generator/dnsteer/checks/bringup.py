@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.bringup import PAGE_SIZES, BringUp
@@ -47,7 +47,7 @@ def check_bringup(scope: Scope) -> Iterator[Finding]:
 
 
 def _uplinks(scope: Scope, part: BringUp) -> Iterator[Finding]:
-    uplinks = uplink_ports(scope.spec.switch)
+    uplinks = uplink_devices(scope.spec.switch)
     places: list[tuple[Path, str]] = [((*_AT, "pci", name), name) for name in part.pci]
     places += [((*_AT, "functions", i, "uplink"), f.uplink) for i, f in enumerate(part.functions)]
     for path, name in places:

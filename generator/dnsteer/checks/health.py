@@ -139,7 +139,7 @@ def _probe_port(scope: Scope, probe: Probe) -> Iterator[Finding]:
     """A port for probes that is another port of the bridge."""
     switch, part = scope.spec.switch, scope.spec.switch.extension
     others = {switch.bridge: "the bridge's own port"}
-    others |= dict.fromkeys(derived.uplink_ports(switch), "an uplink or of one")
+    others |= dict.fromkeys(derived.uplink_devices(switch), "an uplink or of one")
     others |= dict.fromkeys(switch.uplinks, "an uplink") | dict.fromkeys(switch.ports, "a port of backends")
     if part is not None:
         others |= dict.fromkeys((part.ingress.port, part.egress.port), "the extension's")

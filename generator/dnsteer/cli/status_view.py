@@ -18,6 +18,7 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
+from dnsteer.spec.model.vlan import UNTAGGED
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.limits import LimitView
 from dnsteer.status.lists import ListView
@@ -150,6 +151,10 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("MAC", f"{found.address} is at {found.mac} since {utc(found.since)} UTC{before}")
     if len(neighbors) > _NEIGHBORS:
         yield _line("MAC", f"and {len(neighbors) - _NEIGHBORS} more: dnsteer status --json")
+    for bond in status.bonds:
+        yield _line("bond", bond.text, "" if bond.active and not bond.down else "bold red")
+    if status.errors_passed is not None and (status.errors_passed.one or status.errors_passed.each):
+        yield _line("ICMP", f"errors passed: {status.errors_passed.text}")
     if (kept := status.connections) is not None:
         yield _line("open TCP", f"{kept.text}; counted {kept.age(now()):.0f} s ago")
     if status.extension is not None:
@@ -264,16 +269,17 @@ def _command(a: Maintenance) -> str:
 def _pools(
     pools: Sequence[PoolView], of: int, shown: _Shown, width: int, connections: KeptConnections | None = None
 ) -> Table:
-    rows = list[_Row]()
+    rows, tagged = list[_Row](), any(b.vlan is not None for pool in pools for b in pool.backends)
     for pool in pools:
         name = Text(pool.title.removeprefix("pool "), style="bold")
-        blank = [] if connections is None else [""]
+        blank = [""] * (tagged + (connections is not None))
         rows.append((name, "", pool.selection, Text(str(pool.slots), style="bold"), "", *blank, *_rate(pool.rate)))
         for b in shown(pool):
             held = "-" if b.slots is None else str(b.slots)
             weight = str(b.weight) if b.given is None else f"{b.given.weight} (spec {b.weight})"
             kept = [] if connections is None else [_kept(b, connections)]
-            rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *kept, *_rate(b.rate)))
+            vlan = [] if not tagged else ["" if b.vlan is None else str(b.vlan or UNTAGGED)]
+            rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *vlan, *kept, *_rate(b.rate)))
     title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
     columns = [
         TableColumn(title),
@@ -281,6 +287,7 @@ def _pools(
         TableColumn("state"),
         TableColumn("slots", right=True, leaves=4),
         TableColumn("own", right=True, leaves=1),
+        *([TableColumn("VLAN", right=True, leaves=1)] if tagged else []),
         *([] if connections is None else [TableColumn("open", right=True)]),
         TableColumn("packets/s", right=True),
         TableColumn("queries/s", right=True, leaves=2),

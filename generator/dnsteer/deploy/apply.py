@@ -195,7 +195,7 @@ def add_ports(
 ) -> Tables:
     """Create the bridge and ports that are wanted, and return the tables then; nothing is removed yet."""
     if not found.adds_ports:
-        database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+        _wait_for_ports(wanted, database)
         return found.tables
     progress(f"bridge {wanted.bridge.name}: {some_of(found.settings, '; ')}")
     br.set_up_bridge(database, wanted.bridge, found.before)
@@ -205,8 +205,12 @@ def add_ports(
 def _wait_for_ports_and_dump(wanted: WantedSwitch, database: db.Database, client: OpenFlow) -> Tables:
     """Wait until the switch has the ports, and return its tables then."""
     database.wait_for_switch()
-    database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+    _wait_for_ports(wanted, database)
     return client.dump(wanted.lines, patience=database.timeout)
+
+
+def _wait_for_ports(wanted: WantedSwitch, database: db.Database) -> None:
+    database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.devices])
 
 
 def restore_ports(

@@ -11,6 +11,7 @@ from typing import Any
 
 from dnsteer.lint.access_lists import access_list_flows
 from dnsteer.lint.affinity import uneven_clients
+from dnsteer.lint.bonds import bonds_in_hardware
 from dnsteer.lint.connections import full_tracker, kept_connections, tracked_answers
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
@@ -41,6 +42,7 @@ FINDERS: tuple[Finder, ...] = (
     flow_totals,
     setup_assumptions,
     ipv6_connections,
+    bonds_in_hardware,
     extension_services,
     mask_count,
     megaflow_count,

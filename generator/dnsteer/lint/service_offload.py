@@ -19,7 +19,7 @@ from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.split import size_of
 from dnsteer.slots.dp_hash import SAME_IN_ALL_RELEASES
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.spec import Flavor, Hardware
@@ -126,7 +126,7 @@ def _too_many(
         count = examination.flow_count(judged)
     else:
         count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
-    uplinks = len(uplink_ports(examination.loaded.spec.switch))
+    uplinks = len(uplink_devices(examination.loaded.spec.switch))
     part = examination.extension_parts.get(owner)
     if part is not None:
         needed, usual = uplinks + part.returned, {*_PORTS, "in_port"}

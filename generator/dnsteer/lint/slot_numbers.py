@@ -49,7 +49,7 @@ def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
     kinds = {name: len(rules.kinds) for name, rules in query_rules(spec, MODES).items()}
     alike: dict[tuple[int, int], list[_Advice]] = defaultdict(list)
     for name, sets in used_weights(spec).items():
-        slots, uplinks = derived.slot_count(spec, spec.pools[name]), len(derived.uplink_ports(spec.switch))
+        slots, uplinks = derived.slot_count(spec, spec.pools[name]), len(derived.uplink_devices(spec.switch))
         rules = uplinks * (kinds[name] if name in twice else services[name])
         better = _better(spec, spec.pools[name], sets, rules)
         if better is not None:

@@ -13,7 +13,7 @@ from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.offload_context import CT_IPV6, dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.plan.sizes import FLOW_LIMIT as DEFAULT_FLOW_LIMIT
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.model.spec import Flavor
 
 FLOW_LIMIT = Code("DNS013", Severity.WARNING, "More datapath flows than flow-limit allows")
@@ -109,7 +109,7 @@ def setup_assumptions(context: LintContext) -> Iterator[LintFinding]:
             yield context.finding(HASH_AND_CONNTRACK, ("pools", pools[0], "selection"), text, advice, reasons=reasons)
     switch = context.spec.switch
     setup = eswitch_setup(context.loaded, context.plan, Flavor(context.profile.flavor))
-    if setup.multiport and len(uplink_ports(switch)) > 1 and not context.examination.context.eswitches:
-        uplinks = ", ".join(uplink_ports(switch))
+    if setup.multiport and len(uplink_devices(switch)) > 1 and not context.examination.context.eswitches:
+        uplinks = ", ".join(uplink_devices(switch))
         text = f"{uplinks} are assumed to share one eSwitch, which dnsteer bringup sets up (multiport): {setup.why}"
         yield context.finding(ONE_ESWITCH, (*SWITCH, "uplinks"), text)

@@ -27,6 +27,7 @@ from dnsteer.metrics.observer import (
 )
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, FoundNeighbor, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
+from dnsteer.status.bonds import BondView
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
@@ -69,6 +70,8 @@ class AgentMetrics(AgentObserver):
         self._connections = self._make("dnsteer_backend_connections", Gauge)
         self._tracked = self._make("dnsteer_tracked_connections", Gauge)
         self._tracked_limit = self._make("dnsteer_tracked_connections_limit", Gauge)
+        self._member_up = self._make("dnsteer_uplink_member_up", Gauge)
+        self._member_active = self._make("dnsteer_uplink_member_active", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._kept = self._make("dnsteer_pool_kept_backends", Gauge)
         self._keeping: dict[str, int] = {}
@@ -218,6 +221,16 @@ class AgentMetrics(AgentObserver):
         self._tracked.labels(str(found.zone)).set(found.entries)
         if found.limit:
             self._tracked_limit.labels(str(found.zone)).set(found.limit)
+
+    def bonds_seen(self, bonds: Sequence[BondView]) -> None:
+        """See AgentObserver."""
+        self._member_up.clear()
+        self._member_active.clear()
+        for bond in bonds:
+            for member in bond.members:
+                self._member_active.labels(bond.name, member.name).set(member.active)
+                if member.link != "unknown":
+                    self._member_up.labels(bond.name, member.name).set(member.link == "up")
 
     def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """See AgentObserver."""

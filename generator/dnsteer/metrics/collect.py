@@ -39,6 +39,7 @@ from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension_view
 from dnsteer.status.denying_flows import DENYING_FLOWS, parse_denying_flows
+from dnsteer.status.icmp_errors import passes_errors, read_errors
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.meters import read_meter_counts
@@ -67,6 +68,7 @@ _TRAFFIC = {
     "backend": ("dnsteer_backend_packets_total", "dnsteer_backend_bytes_total"),
     "drop": ("dnsteer_dropped_packets_total", "dnsteer_dropped_bytes_total"),
     "denied": ("dnsteer_denied_packets_total", "dnsteer_denied_bytes_total"),
+    "error": ("dnsteer_icmp_errors_total",),
 }
 Common = Mapping[str, str]
 """The labels that all metrics have."""
@@ -174,6 +176,7 @@ class Collector:
             self._read_extension(known)
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats") if own_numbers else ""
         denied = client.ofctl("dump-flows", DENYING_FLOWS, "--stats") if self._traffic["denied"] else ""
+        errors = list(read_errors(client)) if self._traffic["error"] else []
         ports = client.ofctl("dump-ports", names=True)
         self._read_meters(client, known)
 
@@ -184,6 +187,8 @@ class Collector:
                 yield place, CounterReading((count.packets, count.bytes))
             yield from read_drops(dropped)
             yield from read_denials(denied)
+            for error in errors:
+                yield (("error", error.receivers), error.match), CounterReading((error.packets,), error.age)
 
         self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
         own = known.spec.switch
@@ -385,6 +390,8 @@ def _labels_of(known: AppliedBridge, denials: Sequence[Denial]) -> dict[Hashable
     found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in tables}
     for one in lists_of_spec(known.spec, denials):
         found["list", one.number] = ("denied", one.title, "")
+    if passes_errors(known.spec):
+        found |= {("error", receivers): ("error", receivers) for receivers in ("one", "each")}
     for name, number in denial_numbers(denials).items():
         found["denial", number] = ("denied", "by hand", name)
     for name, vip in known.spec.vips.items():

@@ -12,6 +12,7 @@ from dnsteer.events.event import EventLevel, EventName
 from dnsteer.slots.maintenance import FoundNeighbor
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedPrefix, UnannouncedVip
+from dnsteer.status.bonds import BondView
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import AppliedState, BridgeRecord
 
@@ -163,6 +164,9 @@ class AgentObserver:
 
     def connections_counted(self, found: KeptConnections | None) -> None:
         """The connections that the tracker keeps were counted; None: it keeps none, or they cannot be counted."""
+
+    def bonds_seen(self, bonds: Sequence[BondView]) -> None:
+        """The bonds of uplinks as they are now: called at first, and when a link or the active member changes."""
 
     def drain_ended(self, pool: str, backend: str) -> None:
         """A drained backend has lost the last connection that was kept."""

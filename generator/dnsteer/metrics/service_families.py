@@ -14,6 +14,9 @@ _DROP = ("table", "reason")
 _TABLES = f"tables of the pipeline ({len(TABLES)})"
 _PORT = ("port",)
 _PORTS = "ports of the spec"
+_MEMBER = ("uplink", "member")
+_BONDED = "members of bonds"
+_BOND = "an uplink of the spec is a bond"
 _KEEPS = "a VIP has keep: connections, and the switch is this machine's"
 _COUNTED = "a spec is applied and the device counts them"
 
@@ -155,6 +158,17 @@ TRAFFIC: tuple[Family, ...] = (
         when="the spec limits clients",
         panel=Panel("Buckets of clients that drop", "short", ("vip",)),
     ),
+    Family(
+        "dnsteer_icmp_errors_total",
+        "counter",
+        "Traffic",
+        "ICMP errors about packets that were too big that were passed to backends. receivers is one where the tracker keeps "
+        "the connection, so that its backend alone gets the error, and each where every backend of the VIP gets a copy.",
+        ("receivers",),
+        "2",
+        when="backends of a VIP get ICMP errors (vips.NAME.errors)",
+        panel=Panel("ICMP errors to backends", "pps", ("receivers",)),
+    ),
     Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
     Family(
         "dnsteer_extension_dropped_packets_total",
@@ -194,6 +208,26 @@ TRAFFIC: tuple[Family, ...] = (
         )
         for way in ("receive", "transmit")
         for what, said in (("dropped", "Packets dropped"), ("errors", "Errors"))
+    ),
+    Family(
+        "dnsteer_uplink_member_up",
+        "gauge",
+        "Ports",
+        "Whether a member of a bond of uplinks has a link.",
+        _MEMBER,
+        _BONDED,
+        when=_BOND,
+        panel=Panel("Members of bonds with a link", by=_MEMBER),
+    ),
+    Family(
+        "dnsteer_uplink_member_active",
+        "gauge",
+        "Ports",
+        "Whether packets leave by a member of a bond of uplinks.",
+        _MEMBER,
+        _BONDED,
+        when=_BOND,
+        panel=Panel("Members of bonds that packets leave by", by=_MEMBER),
     ),
 )
 

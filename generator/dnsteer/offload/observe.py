@@ -18,6 +18,7 @@ from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.datapaths import actual_name
@@ -173,7 +174,7 @@ class FlowJudge:
 
     def __init__(self, loaded: Loaded, plan: Plan, profile: Profile, running: RunningSwitch) -> None:
         self.profile = profile
-        self.ports = frozenset(ports_of(loaded.spec.switch))
+        self.ports = frozenset({*ports_of(loaded.spec.switch), *uplink_devices(loaded.spec.switch)})
         self._owners = Owners(plan)
         conntrack = running.config.get("hw-offload-ct-size") != "0"
         enabled = [key for key, value in running.config.items() if value == "true"]

@@ -81,10 +81,15 @@ def dp_hash_pools(loaded: Loaded) -> list[str]:
 
 
 def _port_kinds(switch: Switch, flavor: Flavor) -> dict[str, PortKind]:
-    """Return ports on no eSwitch: the bridge's, internal ones and, for the spec's own flavor, those of other types."""
+    """Return ports on no eSwitch: the bridge's, internal ones and, for the spec's own flavor, those of other types.
+
+    A patch port to a bond by LACP is none: it is judged as the port that it stands for.
+    """
     known = _OFFLOADED_TYPES.get(flavor, frozenset()) if flavor is switch.flavor else frozenset()
     others = [
-        n for n, p in ports_of(switch).items() if p.type == "internal" or (known and p.type and p.type not in known)
+        n
+        for n, p in ports_of(switch).items()
+        if p.type == "internal" or (known and p.type and p.type not in known and p.type != "patch")
     ]
     return dict.fromkeys([switch.bridge, "LOCAL", *others], "internal")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE, TUNNELS, probe_mac, tunnels, uplink_ports
+from dnsteer.spec.derived import INTERFACE_TYPE, TUNNELS, is_lag, probe_mac, tunnels, uplink_ports
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
@@ -37,8 +37,19 @@ class WantedPort:
 
 
 @dataclass(frozen=True)
+class WantedLag:
+    """A bond by LACP that is wanted, with its *members*: `switch/lags.py` says what becomes of it.
+
+    *name* is that of the uplink, and of the patch port of the balancer's bridge.
+    """
+
+    name: str
+    members: tuple[WantedPort, ...]
+
+
+@dataclass(frozen=True)
 class WantedBridge:
-    """A wanted bridge."""
+    """A wanted bridge, and the bonds by LACP beside it."""
 
     name: str
     datapath_type: str
@@ -46,6 +57,12 @@ class WantedBridge:
     table_names: Mapping[int, str]
     hwaddr: str = ""
     """The MAC address of the bridge's own port, from which tunnels leave; empty where it does not matter."""
+    lags: tuple[WantedLag, ...] = ()
+
+    @property
+    def devices(self) -> tuple[WantedPort, ...]:
+        """The ports of the bridge and the members of bonds beside it."""
+        return (*self.ports, *(member for lag in self.lags for member in lag.members))
 
 
 TUNNEL_PORTS = frozenset(kind.port for kind in TUNNELS.values())
@@ -63,15 +80,24 @@ def ports_of(switch: Switch) -> dict[str, Device]:
 def wanted_bridge(spec: Spec) -> WantedBridge:
     """The bridge of a spec."""
     switch = spec.switch
-    of_port, uplinks = INTERFACE_TYPE[switch.flavor], uplink_ports(switch)
+    uplinks = uplink_ports(switch)
+
+    def wanted(name: str, port: Device, title: str) -> WantedPort:
+        kind = port.type if port.type is not None else INTERFACE_TYPE[switch.flavor]
+        return WantedPort(name, title, kind, dict(sorted(port.options.items())))
+
     ports = tuple(
-        WantedPort(
+        wanted(
             name,
+            port,
             "uplink" if name in uplinks else "port of backends" if name in switch.ports else "port of the extension",
-            port.type if port.type is not None else of_port,
-            dict(sorted(port.options.items())),
         )
         for name, port in ports_of(switch).items()
+    )
+    lags = tuple(
+        WantedLag(name, tuple(wanted(m, port, f"member of {name}") for m, port in (uplink.members or {}).items()))
+        for name, uplink in switch.uplinks.items()
+        if is_lag(uplink)
     )
     if switch.probe is not None:
         mac = probe_mac(switch, switch.probe)
@@ -80,7 +106,7 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     ports += tuple(WantedPort(k.port, "port of tunnels", k.type, TUNNEL_OPTIONS) for k in found.values())
     kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
     return WantedBridge(
-        switch.bridge, kind, ports, {t.number: t.name for t in TABLES}, hwaddr=switch.mac if found else ""
+        switch.bridge, kind, ports, {t.number: t.name for t in TABLES}, switch.mac if found else "", lags
     )
 
 

@@ -14,7 +14,7 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.derived import uplink_devices
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.spec.neighbors import asked_address
@@ -82,7 +82,7 @@ def flow_limit(flows: int) -> int:
 
 def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     """The sizes of a plan and of its spec."""
-    uplinks = len(uplink_ports(spec.switch))
+    uplinks = len(uplink_devices(spec.switch))
     backends = _by_address(spec)
     rules = _of_queries(plan, uplinks)
     rules.update(_of_answers(spec, plan, backends))
@@ -174,7 +174,7 @@ def _of_answers(spec: Spec, plan: Plan, backends: Mapping[str, Backend]) -> Coun
     part = plan.extension
     told_apart = len(MaskPolicy.native) if part is not None and part.translated else 1
     for row in plan.rows.of(NatReturnRow):
-        ways = 1 if backends[row.backend].port else len(uplink_ports(spec.switch))
+        ways = 1 if backends[row.backend].port else len(uplink_devices(spec.switch))
         found["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
     pools: dict[str, set[str]] = {}
     for vip in spec.vips.values():

@@ -16,7 +16,7 @@ from dnsteer.proof.reference.connections import ConnectionReference, begins_conn
 from dnsteer.proof.reference.outcome import Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
-from dnsteer.proof.traffic.connections import Connection, answer_to_begin, connections, segments
+from dnsteer.proof.traffic.connections import Connection, answer_to_begin, connections, errors_about, segments
 from dnsteer.proof.traffic.senders import Senders, Vector
 from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
 from dnsteer.spec.loaded import Loaded
@@ -31,6 +31,7 @@ def prove_kept(loaded: Loaded, harness: Harness, senders: Senders, report: Check
     first = _Stage(loaded, harness, report, known, NO_OVERLAY)
     first.begin(begun)
     first.send(begun, "A")
+    first.send_errors(senders, begun)
     first.compare_states()
     kinds: tuple[Kind, ...] = ("drain", "down")
     for kind in kinds:
@@ -42,6 +43,7 @@ def prove_kept(loaded: Loaded, harness: Harness, senders: Senders, report: Check
         later = connections(senders)
         stage.begin(later)
         stage.send(later, "A")
+        stage.send_errors(senders, [*begun, *later, *connections(senders)])  # of the last ones no beginning was seen
         begun += later
     stage.send(begun[::2], "FA")
     stage.send(begun[1::2], "R")
@@ -61,6 +63,10 @@ class _Stage:
     def send(self, found: Iterable[Connection], flags: str) -> None:
         """Send a packet of each connection."""
         self._compare(segments(found, flags))
+
+    def send_errors(self, senders: Senders, found: Iterable[Connection]) -> None:
+        """Send an ICMP error about each connection."""
+        self._comparison.send(errors_about(senders, found))
 
     def begin(self, found: Iterable[Connection]) -> None:
         """Send a packet that begins each connection, twice, as a client does that sees no answer."""

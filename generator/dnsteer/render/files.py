@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from dnsteer import __version__
-from dnsteer.plan import min_fragment
+from dnsteer.plan import lag_settings, min_fragment
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
@@ -28,6 +28,7 @@ from dnsteer.render.meters import render_meters
 from dnsteer.render.program import program_text
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
+from dnsteer.spec.derived import lag_names
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.neighbors import stand_ins_text
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective
@@ -141,9 +142,11 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
     env = environment()
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
+    env.filters.setdefault("lag_names", lag_names)
     bridge = wanted_bridge(loaded.spec)
     return render_template(
         "files/bridge.sh.j2",
+        lags=lag_settings,
         bridge=bridge,
         file=file,
         flavor=loaded.spec.switch.flavor.value,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_network
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.client_prefix import ClientPrefix
@@ -28,6 +28,7 @@ from dnsteer.spec.model.spec import (
     ServiceEntry,
     Spec,
     Switch,
+    Uplink,
     Vip,
 )
 from dnsteer.spec.model.tracking import Tracking
@@ -204,18 +205,47 @@ def probe_uplink(switch: Switch, probe: Probe) -> str:
     return probe.uplink or next(iter(switch.uplinks))
 
 
+def is_lag(uplink: Uplink) -> bool:
+    """Whether an uplink is a bond by LACP: a port of the bridge, behind which Open vSwitch has a bond of its own."""
+    return uplink.members is not None and uplink.mode == "lacp"
+
+
 def bond_members(switch: Switch, name: str) -> tuple[str, ...]:
-    """The ports of the bond that an uplink is, the preferred one first; none where *name* is a port itself."""
+    """The ports of the bridge of which flows choose one, the preferred one first; none where *name* is a port itself."""
     uplink = switch.uplinks.get(name)
-    return tuple(uplink.members) if uplink is not None and uplink.members else ()
+    return tuple(uplink.members) if uplink is not None and uplink.members and not is_lag(uplink) else ()
 
 
 def uplink_ports(switch: Switch) -> dict[str, Device]:
-    """The ports of the bridge by which queries come in: each uplink, or in its place the members of a bond."""
+    """The ports of the bridge by which queries come in: each uplink, or in its place the members that flows choose of."""
+    found: dict[str, Device] = {}
+    for name, uplink in switch.uplinks.items():
+        if is_lag(uplink):
+            found[name] = Device(type="patch", options={"peer": lag_names(name).peer})
+        else:
+            found |= uplink.members or {name: uplink}
+    return found
+
+
+def uplink_devices(switch: Switch) -> dict[str, Device]:
+    """The devices by which queries come in: each uplink, or in its place the members of a bond of either kind."""
     found: dict[str, Device] = {}
     for name, uplink in switch.uplinks.items():
         found |= uplink.members or {name: uplink}
     return found
+
+
+class LagNames(NamedTuple):
+    """What stands for a bond by LACP in OVSDB: its bridge, the bond there, and the patch port there."""
+
+    bridge: str
+    bond: str
+    peer: str
+
+
+def lag_names(uplink: str) -> LagNames:
+    """The names of a bond by LACP, whose patch port of the balancer's bridge has the name of the *uplink*."""
+    return LagNames(f"{uplink}-lag", f"{uplink}-bond", f"{uplink}-peer")
 
 
 def members(pool: Pool, reached: Reach) -> list[Backend]:
@@ -230,6 +260,11 @@ def copies_errors(vip: Vip, pool: Pool) -> bool:
     if vip.errors is not None:
         return vip.errors == "copy"
     return vip.forwarding is Forwarding.DSR and len(pool.backends) <= MAX_COPIES
+
+
+def pools_of_kept_errors(spec: Spec) -> set[str]:
+    """The pools to whose backends ICMP errors about connections go that the tracker keeps, each to its own."""
+    return {vip.pool for vip in spec.vips.values() if keeps(vip) and copies_errors(vip, spec.pools[vip.pool])}
 
 
 def tunnel_end(backend: Backend, family: Family) -> Address | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.errors import some_of
+from dnsteer.spec.networks import has_vlans, vlan_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.kept_connections import KeptConnections
@@ -50,6 +51,8 @@ class BackendView:
     """The checks that it fails, by the agent."""
     connections: int | None = None
     """Its open connections that the tracker keeps, of all its services; None where none are kept or counted."""
+    vlan: int | None = None
+    """Its VLAN, 0 for untagged; None where the spec has no VLANs."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -75,6 +78,7 @@ class BackendView:
                 for c in self.failing
             ],
             **({} if self.connections is None else {"connections": self.connections}),
+            **({} if self.vlan is None else {"vlan": self.vlan}),
         }
 
     @property
@@ -170,6 +174,20 @@ def _pool(
             )
         )
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))
+
+
+def with_vlans(pools: Iterable[PoolView], spec: Spec) -> list[PoolView]:
+    """The same with the VLAN of each backend, where the spec has any."""
+    if not has_vlans(spec):
+        return list(pools)
+    found = []
+    for view in pools:
+        pool = spec.pools.get(view.name)
+        names = (view.name, pool.backup.pool) if pool is not None and pool.backup is not None else (view.name,)
+        known = [b for name in names if name in spec.pools for b in spec.pools[name].backends]
+        vlans = {b.name: vlan_of(spec.switch, b) for b in reversed(known)}
+        found.append(replace(view, backends=tuple(replace(b, vlan=vlans.get(b.name)) for b in view.backends)))
+    return found
 
 
 def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[BackendState, float, Maintenance | None]:

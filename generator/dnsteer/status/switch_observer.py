@@ -15,10 +15,12 @@ from dnsteer.deploy.times import now
 from dnsteer.spec import derived
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.bonds import bonds_of, view_bonds
+from dnsteer.status.icmp_errors import count_errors, passes_errors
 from dnsteer.status.kept_connections import COUNT_INTERVAL, KeptConnections, count_kept
 from dnsteer.status.limit_drops import LimitDrops, has_limits, limit_drops
 from dnsteer.status.lists import whole_view
-from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools, with_vlans
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.switch_status import Status, TablesMatch
@@ -233,12 +235,18 @@ class SwitchObserver:
         known = status.agent.knowledge or NOTHING_KNOWN
         self._add_connections(status)
         status.pools = view_pools(members, reading.overlay, rates, time_now, known, status.connections)
+        if loaded:
+            status.pools = with_vlans(status.pools, loaded.spec)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if loaded and self.lists:
             client = self.switch.client(reading.record.bridge) if not unreachable else None
             denials = reading.overlay.denials if reading.overlay is not None else ()
             looks = self.switch.remote.startswith("unix:")
             status.lists, status.limits = whole_view(client, loaded, denials, looks=looks)
+            if client is not None and passes_errors(loaded.spec):
+                with suppress(SwitchError):  # that it cannot be asked is said already
+                    status.errors_passed = count_errors(client)
+        self._add_bonds(status)
         self._add_drift(status)
         if reading.overlay is not None:
             _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
@@ -274,6 +282,17 @@ class SwitchObserver:
         if why:
             status.warnings.append(f"the connections that are kept cannot be counted: {why}")
             status.on_purpose.append(status.warnings[-1])
+
+    def _add_bonds(self, status: Status) -> None:
+        """Add the bonds as the database has them: nothing where no uplink is one."""
+        switch = status.loaded.spec.switch if status.loaded else None
+        if switch is None or not bonds_of(switch):
+            return
+        try:
+            with self.switch.database() as database:
+                status.bonds = view_bonds(switch, database.bridge(status.reading.record.bridge))
+        except (SwitchError, PermissionError) as err:
+            status.errors.append(f"the links of bonds cannot be read: {err}")
 
     def _add_drift(self, status: Status) -> None:
         """Add the differences that were found last: those of others are warnings too."""

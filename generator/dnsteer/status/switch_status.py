@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy.times import now
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
+from dnsteer.status.bonds import BondView
+from dnsteer.status.icmp_errors import PassedErrors
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.limits import LimitView
@@ -64,6 +66,10 @@ class Status:
     agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
     connections: KeptConnections | None = None
     """The connections that the tracker keeps; None where it keeps none, or they cannot be counted: a warning says so."""
+    bonds: tuple[BondView, ...] = ()
+    """The bonds of uplinks, with the links of their members."""
+    errors_passed: PassedErrors | None = None
+    """The ICMP errors that backends got; None where they get none, or the switch could not be asked."""
     limited: list[LimitDrops] = field(default_factory=list)
     """The limits of VIPs that dropped packets in the interval of the rates, those first that dropped most."""
     on_purpose: list[str] = field(default_factory=list)
@@ -117,6 +123,8 @@ class Status:
             "limited": [each.as_json() for each in self.limited],
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
+            **({"bonds": [bond.as_json() for bond in self.bonds]} if self.bonds else {}),
+            **({} if self.errors_passed is None else {"icmp_errors": self.errors_passed.as_json()}),
             **self._neighbors_as_json(),
             **self._connections_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),

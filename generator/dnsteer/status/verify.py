@@ -241,8 +241,8 @@ def _bridge_drift(loaded: Loaded, have: Bridge | None) -> Iterator[Drift]:
         yield Drift.at(place(d.path) if d.path else None, d.kind, d.about, d.detail)
     if have is None:
         return
-    for port in want.ports:
-        now = have.ports.get(port.name)
+    for port in want.devices:
+        now = have.devices.get(port.name)
         if now is not None and (now.ofport is None or now.ofport < 0):
             why = now.error or "the switch has not opened it yet"
             path = br.path_of_port(loaded.spec, port.name)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.plan.bridge import TUNNEL_PORTS, WantedBridge, WantedPort
-from dnsteer.spec.derived import tunnels
+from dnsteer.plan.bridge import TUNNEL_PORTS, WantedBridge, WantedLag, WantedPort
+from dnsteer.spec.derived import lag_names, tunnels
 from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
-from dnsteer.switch.bridge_rows import Bridge, Interface
+from dnsteer.switch.bridge_rows import Bridge, Interface, Lag
+from dnsteer.switch.lags import difference, in_the_way, make_lag, remove_lags
 from dnsteer.switch.openflow import PROTOCOL
 from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.settings import Deviation, SettingLevel, deviations
@@ -45,8 +46,9 @@ def bridge_differences(spec: Spec, want: WantedBridge, have: Bridge | None) -> l
     """Return all that must change in OVSDB."""
     if have is None:
         todo = f"create bridge {want.name} with {some_of(p.name for p in want.ports)}"
-        return [BridgeDifference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
-    return [*_of_bridge(want, have), *_of_ports(spec, want, have)]
+        missing = BridgeDifference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)
+        return [missing, *_of_lags(want, {})]
+    return [*_of_bridge(want, have), *_of_ports(spec, want, have), *_of_lags(want, have.lags)]
 
 
 def _of_bridge(want: WantedBridge, have: Bridge) -> Iterator[BridgeDifference]:
@@ -113,6 +115,20 @@ def _hwaddr(have: Bridge) -> str:
     return have.settings.get(_HWADDR, "")
 
 
+def _of_lags(want: WantedBridge, have: Mapping[str, Lag]) -> Iterator[BridgeDifference]:
+    for lag in want.lags:
+        differs = difference(want, lag, have)
+        if differs:
+            made = "make" if lag.name not in have else "make anew, which interrupts it,"
+            todo = f"{made} bond {lag.name} by LACP of {', '.join(port.name for port in lag.members)}"
+            yield BridgeDifference("bond changed", f"bond {lag.name}", differs, todo, ("switch", "uplinks", lag.name))
+    wanted = {lag.name for lag in want.lags}
+    for name in have:
+        if name not in wanted:
+            detail = "is not in the spec, but carries dnsteer's mark"
+            yield BridgeDifference("bond added", f"bond {name}", detail, f"remove bond {name} by LACP", (), first=False)
+
+
 def path_of_port(spec: Spec, port: str) -> Path:
     """Return the path of the port in the spec."""
     if any(port == kind.port for kind in tunnels(spec).values()):
@@ -146,6 +162,8 @@ def disturbs_tables(want: WantedBridge, have: Bridge) -> bool:
     number, which the flows do not know.
     """
     if have.fail_mode != FAIL_MODE or other_datapath(want, have):
+        return True
+    if any(_moved(lag, have) for lag in want.lags):
         return True
     there = [(have.ports[p.name], p) for p in want.ports if p.name in have.ports]
     return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)
@@ -211,9 +229,24 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, a
             f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE}, "
             "spanning tree ends)"
         )
-    for port in want.ports:
+    own = {want.name, *(lag_names(name).bridge for name in base.lags(want.name))}
+    for lag in want.lags:
+        names = lag_names(lag.name)
+        holder = base.holder(names.bridge)
+        if holder is not None and names.bridge not in own:
+            raise SwitchError(
+                f"bridge {names.bridge} is not dnsteer's, and the bond {lag.name} by LACP needs one of that name; "
+                "remove it, or give the uplink another name"
+                if holder == names.bridge
+                else f"{names.bridge} is a port of bridge {holder}, and the bond {lag.name} needs a bridge of that name"
+            )
+        for name in (names.bond, names.peer):
+            holder = base.holder(name)
+            if holder is not None and holder not in own:
+                raise SwitchError(f"port {name} is on bridge {holder}, and the bond {lag.name} needs one of that name")
+    for port in want.devices:
         holder = base.holder(port.name)
-        if holder is not None and holder != want.name:
+        if holder is not None and holder not in own:
             raise SwitchError(f"port {port.name} is on bridge {holder}; remove it there first")
         now = have.ports.get(port.name) if have else None
         if now is not None and now.port != port.name:
@@ -222,8 +255,10 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, a
 
 def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) -> None:
     """Create the bridge and its ports, and correct their settings. Removes nothing."""
-    api = base.api
+    api, lags = base.api, base.lags(want.name)
     with base.transaction() as txn:
+        going = list(in_the_way(want, lags))
+        remove_lags(api, txn, going)
         txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
         txn.add(api.db_set("Bridge", want.name, ("fail_mode", FAIL_MODE)))
         txn.add(api.db_set("Bridge", want.name, ("external_ids", {OWNER_KEY: "bridge"})))
@@ -235,6 +270,17 @@ def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) ->
             txn.add(api.add_port(want.name, port.name, may_exist=True))
             txn.add(api.db_set("Port", port.name, ("external_ids", {OWNER_KEY: "port"})))
             _set_interface(api, txn, port, new=have is None or port.name not in have.ports)
+        for lag in want.lags:
+            if lag.name not in lags or lags[lag.name] in going:
+                for member in _moved(lag, have):
+                    txn.add(api.del_port(member, bridge=want.name))
+                make_lag(api, txn, want.name, want.datapath_type, lag)
+
+
+def _moved(lag: WantedLag, have: Bridge | None) -> list[str]:
+    """The members of a bond by LACP that are ports of the balancer's bridge now."""
+    ports = have.ports if have is not None else {}
+    return [member.name for member in lag.members if member.name in ports]
 
 
 def _set_interface(api: Any, txn: Any, port: WantedPort | Interface, *, new: bool = False) -> None:
@@ -251,14 +297,16 @@ def finish(base: db.Database, want: WantedBridge, have: Bridge) -> bool:
     """After the flows: remove dnsteer's ports that left the spec, name the tables. Returns whether any changed."""
     api, wanted = base.api, {p.name for p in want.ports}
     leave = [port for name, port in have.ports.items() if port.ours and name not in wanted]
+    lags = [lag for name, lag in have.lags.items() if name not in {lag.name for lag in want.lags}]
     old_numbers = _names_of_old_numbers(want, have)
-    if not leave and not old_numbers and not _unnamed(want, have):
+    if not leave and not lags and not old_numbers and not _unnamed(want, have):
         return False  # not even an empty transaction, which would make the switch look at all of its settings
     with base.transaction() as txn:
         for port in leave:
             txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
             if not want.hwaddr and port.name in TUNNEL_PORTS:
                 txn.add(api.db_remove("Bridge", want.name, "other_config", "hwaddr", if_exists=True))
+        remove_lags(api, txn, lags)
         for number in old_numbers:  # it may have other settings: they stay
             txn.add(api.db_clear("Flow_Table", have.tables[number].uuid, "name"))
         for number, name in _unnamed(want, have).items():
@@ -272,8 +320,11 @@ def finish(base: db.Database, want: WantedBridge, have: Bridge) -> bool:
 
 def restore_bridge(base: db.Database, want: WantedBridge, before: Bridge | None) -> None:
     """Undo `set_up_bridge`: the bridge as it was before, or no bridge."""
-    api = base.api
+    api, lags = base.api, base.lags(want.name)
+    was_there = before.lags if before is not None else {}
+    changed = [lag for name, lag in lags.items() if name not in was_there or lag.lag != was_there[name].lag]
     with base.transaction() as txn:
+        remove_lags(api, txn, changed)
         if before is None:
             txn.add(api.del_br(want.name, if_exists=True))
             return
@@ -297,3 +348,13 @@ def restore_bridge(base: db.Database, want: WantedBridge, before: Bridge | None)
             if not was.ours:
                 txn.add(api.db_remove("Port", port.name, "external_ids", OWNER_KEY, if_exists=True))
             _set_interface(api, txn, was)
+        back = {member for lag in want.lags for member in _moved(lag, before)}
+        for name in back:
+            was = before.ports[name]
+            txn.add(api.add_port(want.name, name, may_exist=True))
+            if was.ours:
+                txn.add(api.db_set("Port", name, ("external_ids", {OWNER_KEY: "port"})))
+            _set_interface(api, txn, was, new=True)
+        for name, old in was_there.items():
+            if name not in lags or lags[name] in changed:
+                make_lag(api, txn, want.name, old.datapath_type, old.lag)

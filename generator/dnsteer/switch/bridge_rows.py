@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from dnsteer.switch.state import OWNER_KEY
+
+if TYPE_CHECKING:
+    from dnsteer.plan.bridge import WantedLag  # the quick verbs do without the spec
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,18 @@ class FlowTable:
 
 
 @dataclass(frozen=True)
+class Lag:
+    """A bond by LACP as OVSDB has it. *differs* is what is not as dnsteer makes it, in words; *interfaces* by member."""
+
+    lag: WantedLag
+    datapath_type: str
+    differs: str = ""
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    lacp_current: Mapping[str, bool] = field(default_factory=dict)
+    """Of each member whether its partner's LACP is current, where the switch says so."""
+
+
+@dataclass(frozen=True)
 class Bridge:
     """A bridge in OVSDB. *ports* are by interface name."""
 
@@ -62,6 +78,13 @@ class Bridge:
     ports: Mapping[str, Interface]
     tables: Mapping[int, FlowTable]
     settings: Mapping[str, str] = field(default_factory=dict)
+    lags: Mapping[str, Lag] = field(default_factory=dict)
+    """The bonds by LACP beside it that are dnsteer's, by uplink."""
+
+    @property
+    def devices(self) -> Mapping[str, Interface]:
+        """Its interfaces, and the members of bonds beside it, by name."""
+        return {**self.ports, **{name: now for lag in self.lags.values() for name, now in lag.interfaces.items()}}
 
     @property
     def ours(self) -> bool:

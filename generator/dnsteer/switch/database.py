@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ClassVar
@@ -15,9 +15,11 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from dnsteer.plan.lag_settings import OF_KEY
 from dnsteer.spec.errors import some_of
-from dnsteer.switch.bridge_rows import Bridge, FlowTable, Interface
+from dnsteer.switch.bridge_rows import Bridge, FlowTable, Interface, Lag
 from dnsteer.switch.control_socket import database_name
+from dnsteer.switch.lags import read_lag
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.settings import SETTINGS, Place
 from dnsteer.switch.state import CAPTURE_KEY, OWNER_KEY
@@ -37,8 +39,11 @@ _REFERRED = {
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "other_config"],
     "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
-    "Port": ["name", "interfaces", "external_ids"],
-    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state", "mac", "mac_in_use"],
+    "Port": ["name", "interfaces", "external_ids", "bond_mode", "lacp", "other_config", "trunks"],
+    "Interface": [
+        *("name", "type", "options", "ofport", "error", "ifindex"),
+        *("link_state", "lacp_current", "mac", "mac_in_use"),
+    ],
     "Flow_Table": ["name"],
     **_REFERRED,
 }
@@ -203,7 +208,12 @@ class Database:
         """Return the bridge of that name, or None."""
         with self._reading() as tables:
             row = next((r for r in tables["Bridge"].rows.values() if r.name == name), None)
-            return None if row is None else _bridge(row)
+            return None if row is None else _bridge(row, _lags(tables, name))
+
+    def lags(self, bridge: str) -> dict[str, Lag]:
+        """The bonds by LACP that dnsteer has made beside a bridge, by uplink; also where that is gone."""
+        with self._reading() as tables:
+            return _lags(tables, bridge)
 
     def config(self) -> dict[str, str]:
         """The settings of the whole switch (other_config)."""
@@ -240,7 +250,7 @@ class Database:
         deadline = time.monotonic() + self.timeout
         while True:
             have = self.bridge(bridge)
-            ports = have.ports if have else {}
+            ports = have.devices if have else {}
             waiting = [n for n in names if n not in ports or ports[n].ofport is None]
             failed = [ports[n] for n in names if n in ports and (ports[n].ofport or 0) < 0]
             if failed:
@@ -258,8 +268,13 @@ class Database:
             time.sleep(_LOOK)
 
 
-def _bridge(row: Any) -> Bridge:
-    ports = {
+def _lags(tables: Any, bridge: str) -> dict[str, Lag]:
+    found = [row for row in tables["Bridge"].rows.values() if row.external_ids.get(OF_KEY) == bridge]
+    return {lag.lag.name: lag for lag in (read_lag(row, _interfaces(row)) for row in found)}
+
+
+def _interfaces(row: Any) -> dict[str, Interface]:
+    return {
         iface.name: Interface(
             iface.name,
             port.name,
@@ -276,18 +291,22 @@ def _bridge(row: Any) -> Bridge:
         for port in row.ports
         for iface in port.interfaces
     }
+
+
+def _bridge(row: Any, lags: Mapping[str, Lag]) -> Bridge:
     return Bridge(
         row.name,
         dict(row.external_ids),
         row.datapath_type,
         row.fail_mode[0] if row.fail_mode else "",
         tuple(row.protocols),
-        ports,
+        _interfaces(row),
         {
             number: FlowTable(t.uuid, t.name[0] if t.name else "", read_row(t, Place.TABLE))
             for number, t in row.flow_tables.items()
         },
         read_row(row, Place.BRIDGE),
+        lags,
     )
 
 

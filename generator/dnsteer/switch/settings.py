@@ -327,10 +327,10 @@ def _of_openflow_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[
 def _of_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
     """Yield what OVSDB says of ports and interfaces that work: what is wrong with others is named by itself."""
     probe = seen.spec.switch.probe
-    for port in seen.want.ports:
+    for port in seen.want.devices if setting.place is Place.INTERFACE else seen.want.ports:
         if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
             continue  # the agent brings it up, and its queries are short
-        now = seen.have.ports.get(port.name)
+        now = seen.have.devices.get(port.name)
         if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
             continue
         owner = now.port if setting.place is Place.PORT else port.name

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table error: finds the VIP of an ICMP error; and table copy: gives each of its backends a copy.
 
-A router on the way to a client names in its error a packet that the VIP has sent. Nothing in the tables knows which backend
-that was, and OpenFlow does not match the packet in the error: so each backend gets it, and those others ignore it.
+A router on the way to a client names in its error a packet that the VIP has sent. OpenFlow does not match the packet in the
+error. The tracker does: where it keeps the connection, the error has the connection's mark, and goes to its backend alone.
+Of all others nobody knows which backend it was: so each one gets a copy, and those that it is not about ignore it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
@@ -47,13 +48,14 @@ class CopyRow(NamedTuple):
     """The copies of an error that came in by an *uplink*, or by a member of one.
 
     Those whose source MAC is written are the last ones, and of these the ones that leave by another bond, since the member
-    that is active there becomes the ingress port.
+    that is active there becomes the ingress port. With a *mark*, the only one of an error about a connection that is kept.
     """
 
     subject: Subject
     receivers: int
     uplink: str
     copies: tuple[BackendCopy, ...]
+    mark: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ErrorRow | CopyRow]:
@@ -68,36 +70,51 @@ def rows(ctx: Context) -> Iterator[ErrorRow | CopyRow]:
         yield ErrorRow(subject, text, family, receivers)
         if receivers not in done:
             done.add(receivers)
-            copies += _copies(ctx, receivers, sorted(found), family)
+            copies += _copies(ctx, receivers, sorted(found), family, [p for p in sorted(found) if found[p]])
     yield from copies
 
 
-def _pools_by_address(ctx: Context) -> dict[tuple[str, Family], tuple[Subject, set[str]]]:
-    """The addresses to which errors are copied, each with its subject and the pools of the VIPs that share it."""
+def _pools_by_address(ctx: Context) -> dict[tuple[str, Family], tuple[Subject, dict[str, bool]]]:
+    """The addresses to which errors are copied, each with its subject and the pools of the VIPs that share it.
+
+    Of each pool whether connections to it are kept, by any VIP: the mark says then which of its backends has one.
+    """
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
-    found: dict[tuple[str, Family], tuple[Subject, set[str]]] = {}
+    found: dict[tuple[str, Family], tuple[Subject, dict[str, bool]]] = {}
+    kept = derived.pools_of_kept_errors(ctx.spec)
     for name, vip in ctx.spec.vips.items():
         if not derived.copies_errors(vip, ctx.spec.pools[vip.pool]):
             continue
         for i, (address, text) in enumerate(zip(vip.addresses, ctx.addresses[name], strict=True)):
             number = ctx.vips[f"{name}/{text}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
-            found.setdefault((text, derived.family_of(address)), (subject, set()))[1].add(vip.pool)
+            found.setdefault((text, derived.family_of(address)), (subject, {}))[1][vip.pool] = vip.pool in kept
     return found
 
 
-def _copies(ctx: Context, receivers: int, pools: list[str], family: Family) -> Iterator[CopyRow]:
+def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept: Sequence[str]) -> Iterator[CopyRow]:
+    """Yield the copies for the backends of *pools*, and first those of connections to the pools that are *kept*."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
     backends = [b for name in pools for b in derived.members(ctx.spec.pools[name], family) if b.mac]
     of_pools = f"pool {pools[0]}" if len(pools) == 1 else f"pools {' and '.join(pools)}"
     number = 1 << OBJECT_BITS - 1 | receivers
     subject = ctx.subject(Category.POOL, number, f"ICMP errors for backends of {of_pools}", ("pools", pools[0]))
+    marks = {
+        ctx.backends[f"{name}/{b.name}"]: b
+        for name in kept
+        for b in derived.members(ctx.spec.pools[name], family)
+        if b.mac
+    }
     for uplink in ctx.spec.switch.uplinks:
+        ports = derived.bond_members(ctx.spec.switch, uplink) or (uplink,)
+        for mark, backend in marks.items():
+            for port in ports:
+                yield CopyRow(subject, receivers, port, (_copy(ctx, backend, uplink),), mark)
         found = dict.fromkeys(_copy(ctx, backend, uplink) for backend in backends)
         ordered = tuple(sorted(found, key=lambda each: (each.set_source, bool(each.members))))
-        for port in derived.bond_members(ctx.spec.switch, uplink) or (uplink,):
+        for port in ports:
             if ordered:
                 yield CopyRow(subject, receivers, port, ordered)
 
@@ -135,11 +152,12 @@ TABLE = Table(
 )
 COPY_TABLE = Table(
     name="copy",
-    matches="number of the receivers, ingress port",
+    matches="number of the receivers, ingress port, the tracker's mark",
     does="sends a copy of an ICMP error to each backend",
     traffic=("errors",),
     drops="ICMP error for backends whose MAC addresses are not known yet",
     flows={
+        "ct_mark": "An error about a connection that is kept goes to its backend alone: the mark is that backend's number.",
         "register": "A copy for each backend, with its MAC address: one datapath flow for each VIP and uplink. Those that "
         "leave by an uplink come last, since the source MAC is written for them.",
     },

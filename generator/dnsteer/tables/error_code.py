@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 
 class ErrorLimitRow(NamedTuple):
-    """The meter of ICMP errors; there is none where no VIP's backends get them."""
+    """The meter of ICMP errors; there is none where no VIP's backends get them.
+
+    *zone* is that of the tracker, which knows the backends of connections that are kept; 0: none are.
+    """
 
     meter: int
+    zone: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ErrorLimitRow]:
     """Yield the meter of ICMP errors, if any VIP's backends get them."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
     meter = meter_of(ctx, "errors", "", "vips")
     if meter:
-        yield ErrorLimitRow(meter)
+        yield ErrorLimitRow(meter, derived.tracking(ctx.spec).zone if derived.pools_of_kept_errors(ctx.spec) else 0)
 
 
 def has_copies(rows: Rows) -> bool:

@@ -58,7 +58,7 @@ def query_rules(spec: Spec, modes: Modes) -> dict[str, QueryRules]:
         if modes[vip.forwarding].uses_extension(pool):
             continue
         if vip.pool not in found:
-            slots, uplinks = derived.slot_count(spec, pool), len(derived.uplink_ports(spec.switch))
+            slots, uplinks = derived.slot_count(spec, pool), len(derived.uplink_devices(spec.switch))
             found[vip.pool] = QueryRules(slots, uplinks, has_workers(pool), own_slots(spec, vip.pool))
         rules, endpoints = found[vip.pool], derived.endpoints(vip)
         rules.services += len(vip.addresses) * len(endpoints)

@@ -36,6 +36,7 @@ from dnsteer.status.agent_knowledge import (
     UnannouncedPrefix,
     UnannouncedVip,
 )
+from dnsteer.status.bonds import BondView
 from dnsteer.status.kept_connections import KeptConnections
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
@@ -79,6 +80,7 @@ class SwitchSnapshot:
     pending: datetime | None = None
     drift: DriftCounts = field(default_factory=DriftCounts)
     agent: AgentKnowledge = NOTHING_KNOWN
+    bonds: tuple[BondView, ...] = ()
 
     @property
     def vips(self) -> Mapping[str, Vip]:
@@ -111,6 +113,7 @@ class SnapshotRecorder(AgentObserver):
         self._pending: datetime | None = None
         self._drift = DriftCounts()
         self._agent = NOTHING_KNOWN
+        self._bonds: tuple[BondView, ...] = ()
         self._checks: frozenset[Check] = frozenset()
         self._failing_targets: dict[Check, dict[str, tuple[str, tuple[str, ...]]]] = {}
         """Of each check the targets that are unhealthy, the last one last: why, and for which services."""
@@ -132,6 +135,7 @@ class SnapshotRecorder(AgentObserver):
             self._pending,
             self._drift,
             self._agent,
+            self._bonds,
         )
 
     def knowledge_of(self, bridge: str) -> Any:
@@ -227,6 +231,11 @@ class SnapshotRecorder(AgentObserver):
         """See AgentObserver."""
         if found != self._agent.connections:
             self._know(connections=found)
+
+    def bonds_seen(self, bonds: Sequence[BondView]) -> None:
+        """See AgentObserver."""
+        self._bonds = tuple(bonds)
+        self.changed()
 
     def announcements_changed(
         self,

@@ -147,7 +147,7 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
 
 
 def _offload(machine: Machine, setup: Setup) -> Iterator[Item]:
-    for port in setup.bridge.ports:
+    for port in (port for port in setup.bridge.devices if port.type != "patch"):
         result = machine.run(["ethtool", "-k", port.name])
         found = re.search(r"^hw-tc-offload: (\S+)", result.out, re.M)
         name = f"port {port.name}, hw-tc-offload"

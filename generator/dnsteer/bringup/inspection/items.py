@@ -47,8 +47,9 @@ def _is_vswitchd_running(machine: Machine, remote: str) -> bool:
 
 def _devices(machine: Machine, setup: Setup) -> Iterator[Item]:
     """Ports that Open vSwitch finds by the name of a network interface."""
-    for port in setup.bridge.ports:
+    for port in setup.bridge.devices:
         by_name = port.type == "system" or (setup.flavor is Flavor.OVS_DOCA and "dpdk-devargs" not in port.options)
+        by_name = by_name and port.type != "patch"
         if not by_name:
             continue
         there = machine.exists(f"/sys/class/net/{port.name}")

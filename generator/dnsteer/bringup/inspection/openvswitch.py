@@ -178,7 +178,7 @@ def _bridge(setup: Setup, bridges: Rows, interfaces: Rows) -> Iterator[Item]:
         wrong.append("not dnsteer's")
     yield Item(name, "missing", "; ".join(wrong), _BRIDGE) if wrong else Item(name, "ok", want.datapath_type)
     by_name = {i["name"]: i for i in interfaces}
-    for port in want.ports:
+    for port in (port for port in want.ports if port.type != "patch"):  # those are apply's
         yield _port(port.name, port.type, dict(port.options), setup.part.mtu, by_name.get(port.name))
 
 

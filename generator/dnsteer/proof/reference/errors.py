@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ICMP errors to VIPs: those that say that a packet was too big go to each backend (docs/icmp.md)."""
+"""ICMP errors to VIPs: those about packets that were too big go to each backend, or to that of a kept connection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dnsteer.proof.reference.connections import ConnectionReference
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop
 from dnsteer.proof.reference.service import ModeReference, TargetBackend
 from dnsteer.proof.reference.spec_services import target_backends
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import ICMP, ICMPV6, IPV4, Fragment, Packet, rewritten
+from dnsteer.spec.derived import endpoints
 from dnsteer.spec.model.limits import MAX_COPIES
 from dnsteer.spec.model.spec import Forwarding, Spec
 
@@ -30,9 +32,17 @@ def is_of_path_mtu(packet: Packet) -> bool:
 class ErrorReference:
     """Who gets the errors to each address of the VIPs."""
 
-    def __init__(self, spec: Spec, topology: SwitchTopology, modes: Mapping[Forwarding, ModeReference]) -> None:
-        self._topology = topology
+    def __init__(
+        self,
+        spec: Spec,
+        topology: SwitchTopology,
+        modes: Mapping[Forwarding, ModeReference],
+        connections: ConnectionReference,
+    ) -> None:
+        self._topology, self._connections = topology, connections
         self._receivers: dict[bytes, dict[TargetBackend, None]] = {}
+        self._kept: dict[tuple[bytes, int], tuple[TargetBackend, ...]] = {}
+        """The backends of services whose connections are kept, by address and port."""
         for vip in spec.vips.values():
             pool, mode = spec.pools[vip.pool], modes[vip.forwarding]
             usual = not mode.addresses_backend and len(pool.backends) <= MAX_COPIES
@@ -40,6 +50,8 @@ class ErrorReference:
                 for address in vip.addresses:
                     found = target_backends(pool, mode, address.version)
                     self._receivers.setdefault(address.packed, {}).update(dict.fromkeys(found))
+                    if vip.keep is not None:
+                        self._kept |= {(address.packed, e.port): tuple(found) for e in endpoints(vip)}
 
     def expect(self, port: str, packet: Packet) -> Expectation:
         """Return the copies of an error that came in by an uplink: one for each backend, changed in nothing but the MACs."""
@@ -47,7 +59,8 @@ class ErrorReference:
         if receivers is None:
             return expect_drop("ICMP error for no VIP whose backends get them")
         uplinks, frames = self._topology.uplinks, set()
-        for target in receivers:
+        own = self._of_connection(packet)
+        for target in own or receivers:
             leaves = port if target.port is None else target.port
             from_mac = self._topology.mac if leaves in uplinks else packet.data[6:12]
             if target.mac:  # else it has not answered yet
@@ -55,4 +68,10 @@ class ErrorReference:
                 frames |= {
                     Frame(leaves, data) for data in self._topology.vlans.leaving((copy,), target.vlan, priority=False)
                 }
-        return Expectation(frozenset(frames), "ICMP error, a copy for each backend", every=True)
+        why = "about a connection that is kept, for its backend" if own else "a copy for each backend"
+        return Expectation(frozenset(frames), f"ICMP error, {why}", every=True)
+
+    def _of_connection(self, error: Packet) -> list[TargetBackend]:
+        """The backend of the connection that an error is about; none where that is not kept."""
+        port, name = self._connections.named_in(error) or (0, "")
+        return [target for target in self._kept.get((error.destination, port), ()) if target.name == name]

@@ -58,7 +58,7 @@ class Reference:
         self.access = AccessReference(spec, denials)
         self.clients = ClientReference(spec)
         self.connections = connections or ConnectionReference()
-        self.errors = ErrorReference(spec, self.topology, self.modes)
+        self.errors = ErrorReference(spec, self.topology, self.modes, self.connections)
         self.own_traffic = OwnTrafficReference(spec, self.topology)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())

@@ -12,7 +12,7 @@ from scapy.layers.inet import TCP
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.outcome import Frame
 from dnsteer.proof.reference.service import AddressService
-from dnsteer.proof.traffic import craft
+from dnsteer.proof.traffic import craft, icmp_errors
 from dnsteer.proof.traffic.craft import Headers
 from dnsteer.proof.traffic.senders import Senders, Vector
 
@@ -63,6 +63,15 @@ def segments(found: Iterable[Connection], flags: str) -> list[Vector]:
         data = _layout(service.version, flags).frame(headers, payload)
         name = f"{flags} of a connection to {service.label}, client port {headers.sport}, by {uplink}"
         out.append(Vector(name, uplink, data, "connection"))
+    return sorted(out, key=lambda vector: vector.port)
+
+
+def errors_about(senders: Senders, found: Iterable[Connection]) -> list[Vector]:
+    """An ICMP error of a router about an answer of each connection; by uplinks."""
+    out = []
+    for service, uplink, headers in found:
+        name = f"ICMP error about a connection to {service.label}, client port {headers.sport}, by {uplink}"
+        out.append(Vector(name, uplink, icmp_errors.about(senders, uplink, headers), "connection"))
     return sorted(out, key=lambda vector: vector.port)
 
 

@@ -50,6 +50,29 @@ def frames(senders: Senders) -> Iterator[Vector]:
                 yield senders.vector(f"ICMP error {what} to {name} by {port}", port, data, "error")
 
 
+def about(senders: Senders, uplink: str, query: Headers) -> bytes:
+    """The error of a router about an answer to a client's *query* over TCP, with the least that routers quote of it.
+
+    Over IPv6 they quote as much as they can (RFC 4443, 2.4); by less than a header of TCP the tracker knows no connection.
+    """
+    version, quoted = version_of(query.source), _QUOTED[0] if len(query.source) == 4 else _QUOTED[1]
+    segment = query.dport.to_bytes(2, "big") + query.sport.to_bytes(2, "big") + craft.filler(query.serial, quoted)
+    packet = _header(version, query.destination, query.source) + segment[:quoted]
+    message = ICMP(type=3, code=4, nexthopmtu=_MTU) if version == 4 else ICMPv6PacketTooBig(mtu=_MTU)
+    vlan = senders.vlan_asked(uplink, query.destination)
+    headers = Headers(
+        senders.mac, senders.neighbor_mac(uplink), query.source, query.destination, 0, 0, query.serial, vlan
+    )
+    return craft.scapy_frame(headers, message / Raw(packet))
+
+
+def _header(version: int, source: bytes, client: bytes) -> bytes:
+    """The header of IP of a segment that is too big."""
+    if version == 4:
+        return wire.ipv4_header(0, 4000, wire.TCP, source, client, wire.DONT_FRAGMENT)
+    return wire.ipv6_header(0, 4000, wire.TCP, source, client)
+
+
 def _unusual(senders: Senders, address: bytes) -> Iterator[tuple[str, str, bytes]]:
     uplink = senders.next_uplink()
     vlan = senders.vlan_asked(uplink, address)
@@ -118,11 +141,7 @@ def _error(
     headers = Headers(mac or senders.mac, senders.neighbor_mac(port), client, address, 0, 0, serial, vlan)
     source = of if of is not None and len(of) == len(address) else address
     segment = (53).to_bytes(2, "big") + craft.filler(serial, max(quoted, 0))
-    header = (
-        wire.ipv4_header(0, 4000, wire.TCP, source, client, wire.DONT_FRAGMENT)
-        if version == 4
-        else wire.ipv6_header(0, 4000, wire.TCP, source, client)
-    )
+    header = _header(version, source, client)
     packet = header + segment[:quoted] if quoted >= 0 else header[: quoted if quoted < -1 else 0]
     if version == 4:
         found: Packet = ICMP(**{"type": 3, "code": 4, "nexthopmtu": _MTU, **(message or {})})

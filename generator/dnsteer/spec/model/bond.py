@@ -19,8 +19,9 @@ class Bond(Part):
         description="The ports of a bond, by name, the preferred one first: the uplink is then no port itself. Left out: it "
         "is one.",
     )
-    mode: Literal["active-backup"] | None = Field(
+    mode: Literal["active-backup", "lacp"] | None = Field(
         default=None,
         description="How a bond shares its members. `active-backup`: all leaves by the first member whose link is up. "
+        "`lacp`: Open vSwitch's own bond on a bridge beside, which the network's switch must have as a LAG by LACP too. "
         "Left out: `active-backup`.",
     )
