@@ -49,7 +49,7 @@ def test_proxies_and_ovn_have_every_server_and_both_vips() -> None:
 def one_run(number: int, qps: float, *, moved: bool = False, udp: bool = True) -> dict[str, Any]:
     row = {"qps": qps, "of_control": qps / 100, "control": 100, "balance": 1.1, "lost": 0.0, "moved": moved, "tries": 1}
     names = ("latency_ms", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "lost", "cpu_s_per_million")
-    rates = [{"rate": rate, **dict.fromkeys(names, number / 10)} for rate in (900, 300)] if udp else []
+    rates = [{"rate": rate, **dict.fromkeys(names, number / 10)} for rate in (900, 300, 600)] if udp else []
     kinds = ["udp IPv4", "tcp IPv4"] if udp else ["tcp IPv4"]
     return {"saturation": dict.fromkeys(kinds, row), "rates": rates, "memory_mib": 0.0 if not udp else 20.0}
 
@@ -59,7 +59,7 @@ def test_rounds_become_a_row_and_tables(monkeypatch: pytest.MonkeyPatch, tmp_pat
     runs += [{"peer": "haproxy", **one_run(1, 9_000, udp=False)}]
     first, second = summary(runs)
     assert first["saturation"]["udp IPv4"]["qps"] == {"min": 50_000, "median": 60_000, "max": 80_000}
-    assert [at["rate"] for at in first["rates"]] == [300, 900] and first["marked"] == "2 of 6"
+    assert [at["rate"] for at in first["rates"]] == [300, 600, 900] and first["marked"] == "2 of 6"
     assert list(second["saturation"]) == ["tcp IPv4"] and second["rates"] == [] and second["marked"] == "0 of 1"
 
     monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
@@ -67,7 +67,7 @@ def test_rounds_become_a_row_and_tables(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     kept = json.loads((ROOT / "docs" / "comparison.json").read_text())
     kept |= {"summary": [first, second]}
-    kept["load"]["rates"] = [300, 900]
+    kept["load"]["rates"] = [300, 600, 900]
     (tmp_path / "comparison.json").write_text(json.dumps(kept))
     monkeypatch.setattr(comparison_page, "FILE", tmp_path / "comparison.json")
     page = comparison_page.comparison_page("before\n<!-- compared -->\nold\n<!-- end of compared -->\nafter\n")
