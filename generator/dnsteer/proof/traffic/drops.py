@@ -33,11 +33,18 @@ _LARGE_QUERY = 1601
 def frames(senders: Senders) -> Iterator[Vector]:
     """Yield everything that must be dropped."""
     for name, port, data in _all(senders):
-        tagged = data[12:14] == b"\x81\x00"  # else it would be dropped for its VLAN, where there are VLANs
-        vlan = 0 if tagged else senders.vlan_asked(port, mac=data[0:6])
-        data = craft.in_vlan(data, vlan)
+        data = _in_its_vlan(senders, port, data)
         if not (senders.reference.own_traffic.addresses and senders.reference.expect(port, data).options):
             yield Vector(name, port, data, "drop")  # else it is traffic of a backend's own
+
+
+def _in_its_vlan(senders: Senders, port: str, data: bytes) -> bytes:
+    """The frame as it is sent: without its tag it would be dropped for its VLAN, where there are VLANs."""
+    return data if data[12:14] == b"\x81\x00" else craft.in_vlan(data, senders.vlan_asked(port, mac=data[0:6]))
+
+
+def _passes(senders: Senders, port: str, data: bytes) -> bool:
+    return bool(senders.reference.expect(port, _in_its_vlan(senders, port, data)).options)
 
 
 NamedFrames = Iterator[tuple[str, str, bytes]]
@@ -145,7 +152,7 @@ def _beyond_workers(senders: Senders) -> NamedFrames:
                 continue
             port = senders.ingress(responder)
             data = craft.query(senders.answer_headers(responder, sport + 1), protocol)
-            if not senders.reference.expect(port, data).options:
+            if not _passes(senders, port, data):
                 about = f"for {responder.label} from the host of {responder.backend.name}"
                 yield f"{PROTOCOLS[protocol]} answer from port {sport + 1} {about} by {port}", port, data
 
@@ -163,7 +170,7 @@ def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:
         data = craft.query(
             replace(senders.answer_headers(responder, sport), from_mac=senders.neighbor_mac(uplink)), protocol
         )
-        if not senders.reference.expect(uplink, data).options:
+        if not _passes(senders, uplink, data):
             yield f"answer {label} from the router of {uplink}", uplink, data
     unknown = senders.clients.unused_address(responder.version)
     data = craft.query(replace(senders.answer_headers(responder, sport), source=unknown), protocol)
