@@ -27,6 +27,7 @@ from dnsteer.status.limit_drops import limit_drops
 from dnsteer.switch.meters import read_meter_counts
 from tests.packet.switches import EXAMPLES, spec_of
 from tests.packet.test_limits import counts, limited, timed
+from tests.unit.spec_text import changed
 
 SPEC = (EXAMPLES / "resolvers-nat.yaml").read_text()
 SLOW = SPEC.replace("backends: 20k/s", "backends: 50/s, errors: 20/s, echo: 20/s")
@@ -168,10 +169,14 @@ def test_without_the_key_nothing_of_their_own_passes(text: str) -> None:
 
 
 def test_each_topology_is_proven() -> None:
-    """Another VLAN of the same uplink; two uplinks; a bond; workers; next hops and backends that are followed."""
+    """Another VLAN of the same uplink; two uplinks; a bond; tunnels; workers; next hops and backends that are followed."""
     for name in ("vlans", "two-uplinks", "workers", "ct-nat", "followed"):
         text = (EXAMPLES / f"{name}.yaml").read_text().replace("  bridge:", "  pass: backends\n  bridge:")
         assert prove(spec_of(text)).ok, name
+    far = ("\nvips:", "\n  far:\n    backends: [{name: f1, ipv4: 203.0.113.11, mac: 02:00:00:00:01:01}]\nvips:\n"
+           "  far: {addresses: [192.0.2.53], services: [dns], pool: far, forwarding: vxlan}")  # fmt: skip
+    tunnel = ("\n  uplinks:", "\n  tunnel: {ipv4: 198.51.100.4, key: 53}\n  uplinks:")
+    assert prove(spec_of(changed(far, tunnel, text=SPEC))).ok, "servers at the ends of tunnels beside those at ports"
     bond = (EXAMPLES / "bond.yaml").read_text().replace("  bridge:", "  pass: backends\n  bridge:")
     bond = bond.replace("04:01}", "04:01, port: vm1}").replace("port: bond0", "port: vm1")
     assert prove(spec_of(bond)).ok

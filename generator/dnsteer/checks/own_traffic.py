@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.networks import networks_of, own_vlan, show_vlan, vlan_of
-from dnsteer.spec.own_traffic import has_outside
+from dnsteer.spec.own_traffic import has_outside, own_addresses
 
 
 def check_own_traffic(scope: Scope) -> Iterator[Finding]:
@@ -39,6 +40,13 @@ def check_own_traffic(scope: Scope) -> Iterator[Finding]:
             "next_hop at an uplink",
             "give the MAC address of the router that takes what backends send",
         )
+    elif not any(own_addresses(scope.spec)):
+        yield scope.finding(
+            path,
+            "backends, which are all at the ends of tunnels",
+            "a pool whose backends send by the gateways",
+            "these backends are behind routers, and what they send does not come here: leave it out",
+        )
     elif not has_outside(scope.spec):
         mixed = list(_mixed(scope))
         yield from mixed
@@ -59,8 +67,9 @@ def _mixed(scope: Scope) -> Iterator[Finding]:
     switch = scope.spec.switch
     first: Path | None = None
     away: Path | None = None
+    tunneled = derived.tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
-        for i, backend in enumerate(pool.backends):
+        for i, backend in enumerate(pool.backends if name not in tunneled else ()):
             ports = [backend.port] if backend.port else list(switch.uplinks)
             vlan = vlan_of(switch, backend)
             here: Path = ("pools", name, "backends", i)

@@ -46,7 +46,7 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
     if len(set(vlans.values())) < 2:
         return
     shown = ", ".join(f"{name} {vlan}" for name, vlan in vlans.items())
-    tunneled = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding in derived.TUNNELS}
+    tunneled = derived.tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends):
             if backend.port is None and backend.vlan is None and name not in tunneled:
@@ -61,8 +61,9 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
 def _backends(scope: Scope) -> Iterator[Finding]:
     """An address of backends in two networks: what the switch sends there goes to one of them."""
     first: dict[Address, tuple[int, Path]] = {}
+    tunneled = derived.tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
-        for i, backend in enumerate(pool.backends):
+        for i, backend in enumerate(pool.backends if name not in tunneled else ()):
             vlan = vlan_of(scope.spec.switch, backend)
             path: Path = ("pools", name, "backends", i)
             for family in FAMILIES:

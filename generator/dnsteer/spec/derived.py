@@ -288,6 +288,11 @@ def tunnels(spec: Spec) -> dict[Forwarding, TunnelKind]:
     return {word: kind for word, kind in TUNNELS.items() if word in used}
 
 
+def tunnel_pools(spec: Spec) -> set[str]:
+    """The pools whose backends are at the ends of tunnels of Open vSwitch, and so in no network of the switch."""
+    return {vip.pool for vip in spec.vips.values() if vip.forwarding in TUNNELS}
+
+
 def outer_address(backend: Backend) -> Address | None:
     """Where a tunnel to a backend ends: at its IPv4 address, if it has both."""
     return backend.ipv4 if backend.ipv4 is not None else backend.ipv6

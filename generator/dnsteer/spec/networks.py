@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dnsteer.spec.derived import tunnel_pools
 from dnsteer.spec.model.spec import Backend, Spec, Switch
 from dnsteer.spec.model.vlan import UNTAGGED
 
@@ -54,8 +55,9 @@ def networks_of(spec: Spec) -> list[Network]:
     """
     switch, passes = spec.switch, spec.switch.own_traffic is not None
     behind: dict[str, dict[int, None]] = {name: {} for name in (*switch.uplinks, *switch.ports)}
-    for pool in spec.pools.values():
-        for backend in pool.backends:
+    away = tunnel_pools(spec)
+    for name, pool in spec.pools.items():
+        for backend in pool.backends if name not in away else ():
             for port in [backend.port] if backend.port else switch.uplinks:
                 vlan = number_of(backend.vlan) if backend.vlan is not None else own_vlan(switch, port)
                 behind.get(port, {})[vlan] = None

@@ -29,10 +29,14 @@ class OwnAddress(NamedTuple):
 
 
 def own_addresses(spec: Spec) -> Iterator[OwnAddress]:
-    """Yield the addresses of backends whose own traffic passes, each once; none where it does not."""
+    """Yield the addresses of backends whose own traffic passes, each once; none where it does not.
+
+    Backends at the ends of tunnels are behind routers, so that nothing of theirs comes here.
+    """
     seen: set[str] = set()
+    away = derived.tunnel_pools(spec)
     for name, pool in spec.pools.items() if spec.switch.own_traffic is not None else ():
-        for i, backend in enumerate(pool.backends):
+        for i, backend in enumerate(pool.backends if name not in away else ()):
             for family in FAMILIES:
                 found = derived.address_of(backend, family)
                 if found is not None and str(found) not in seen:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop
 from dnsteer.proof.reference.spec_services import service_ports, worker_number
 from dnsteer.proof.reference.topology import SwitchTopology, packed_mac
+from dnsteer.proof.reference.vlans import directly_reached
 from dnsteer.proof.reference.wire import ICMP, ICMPV6, IPV6, TCP, UDP, Fragment, Packet, rewritten
 from dnsteer.spec.model.spec import Spec
 
@@ -35,12 +36,11 @@ class OwnTrafficReference:
         """Protocols and ports that are for VIPs alone."""
         if spec.switch.own_traffic is None:
             return
-        for pool in spec.pools.values():
-            for b in pool.backends:
-                host = _Host(b.name, packed_mac(b.mac), b.port, topology.vlans.of_backend(b))
-                for address in (b.ipv4, b.ipv6):
-                    if address is not None:
-                        self._hosts.setdefault(address.packed, host)
+        for b in directly_reached(spec):
+            host = _Host(b.name, packed_mac(b.mac), b.port, topology.vlans.of_backend(b))
+            for address in (b.ipv4, b.ipv6):
+                if address is not None:
+                    self._hosts.setdefault(address.packed, host)
         for vip in spec.vips.values():
             workers = 1 + max(worker_number(b) for b in spec.pools[vip.pool].backends)
             for found in service_ports(vip):

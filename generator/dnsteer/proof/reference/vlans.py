@@ -27,7 +27,7 @@ class VlanReference:
         """Whether the spec says of some network which VLAN it is."""
         self._own = {name: _number(port.vlan) for name, port in ports.items()}
         self._behind: dict[str, set[int]] = {name: set() for name in ports}
-        for backend in backends:
+        for backend in directly_reached(spec):
             for name in self._uplinks if backend.port is None else (backend.port,):
                 self._behind[name].add(self._own[name] if backend.vlan is None else _number(backend.vlan))
 
@@ -82,6 +82,12 @@ class VlanReference:
     def leaving(self, frames: Iterable[bytes], vlan: int, *, priority: bool = True) -> frozenset[bytes]:
         """The same of several frames."""
         return frozenset(self.tagged(data, vlan, priority=priority) for data in frames)
+
+
+def directly_reached(spec: Spec) -> list[Backend]:
+    """The backends in the switch's networks: all but those at the ends of tunnels that it makes, which are behind routers."""
+    away = {vip.pool for vip in spec.vips.values() if vip.forwarding.value in ("vxlan", "geneve", "gre")}
+    return [backend for name, pool in spec.pools.items() if name not in away for backend in pool.backends]
 
 
 def _number(vlan: int | str | None) -> int:
