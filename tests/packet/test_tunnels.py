@@ -135,6 +135,20 @@ def test_without_a_source_address_nothing_is_changed(bare: Running, tmp_path: Pa
     assert routes(bare) == []
 
 
+def test_a_change_that_fails_leaves_the_routes_of_running_tunnels(bare: Running, tmp_path: Path) -> None:
+    for route in routes(bare):  # of a bridge that is no more
+        bare.appctl("ovs/route/del", route.split()[1])
+    prepare(bare)
+    file = spec_file(tmp_path, TEXT)
+    assert on(bare)("apply", file, "--adopt", "--grace", "0", "--yes").code == 0
+    (tmp_path / "other").mkdir()
+    elsewhere = spec_file(tmp_path / "other", changed(("ipv4: 198.51.100.2 ", "ipv4: 198.51.100.8 "), text=TEXT))
+    done = on(bare)("apply", elsewhere, "--grace", "0", "--yes")
+    assert f'Cannot find device "{BRIDGE}"' in done.err
+    assert sorted(routes(bare)) == sorted(ROUTES)
+    assert on(bare)("verify", file).code == 0
+
+
 def test_a_switch_whose_control_socket_is_out_of_reach_gets_no_tunnels(bare: Running, tmp_path: Path) -> None:
     remote = "--db", bare.listen_on_tcp(), "--openflow", f"unix:{bare.dir}/{BRIDGE}.mgmt"
     done = run("apply", spec_file(tmp_path, TEXT), "--grace", "0", "--yes", *remote)

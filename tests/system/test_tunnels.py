@@ -165,3 +165,15 @@ def test_servers_behind_a_router_answer_clients_as_the_vip(switch: Path, tmp_pat
     dnsteer(switch, "drain", "farm/ns1", "--yes")
     assert set(asked(VIPS[0])) == {"ns2"}
     dnsteer(switch, "undrain", "farm/ns1", "--yes")
+
+    # The other address of the same /31 is the source: Open vSwitch chooses among those of the bridge's own port.
+    file.write_text(SPEC.replace("198.51.100.2", "198.51.100.3"))
+    dnsteer(switch, "apply", str(file), "--yes", "--grace", "0")
+    dnsteer(switch, "verify", str(file))
+    assert set(asked(VIPS[0])) == {"ns1", "ns2"}
+    file.write_text(SPEC.replace("198.51.100.2", "198.51.100.9"))
+    dnsteer(switch, "apply", str(file), "--yes", "--grace", "0")
+    addresses = run(["ip", "-n", SWITCH, "-br", "-4", "address", "show", "dev", "br-tun"])
+    assert ("198.51.100.9/31" in addresses, "198.51.100.3" in addresses) == (True, False)
+    dnsteer(switch, "rollback", "--yes", "--grace", "0")
+    assert set(asked(VIPS[0])) == {"ns1", "ns2"}

@@ -67,7 +67,7 @@ def apply_change(
         signals = attempt.defer_signals()
         if found.before is None:
             attempt.pending_change = begin(session, entry)
-        attempt.remove_routes = add_tunnel_routes(wanted, database)
+        attempt.undo_routes = add_tunnel_routes(wanted, database)
         warnings = [*set_smallest_fragment(wanted, found, database), *set_zone(wanted, found, database)]
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
@@ -127,7 +127,7 @@ def _finish(
                 bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
         if found.tunnels is not None and found.tunnels.left:
-            tunnel_table(wanted, database).remove(found.tunnels.left)
+            tunnel_table(wanted, database).remove(found.tunnels.left, wanted.tunnel_routes)
         if pending_change is not None:
             commit(session, entry, pending_change)
     except SwitchError as err:
@@ -246,12 +246,11 @@ def set_smallest_fragment(wanted: WantedSwitch, found: SwitchDiff, database: db.
 
 
 def add_tunnel_routes(wanted: WantedSwitch, database: db.Database) -> Callable[[], None] | None:
-    """Add the routes of tunnels, before the flows that need them. Returns what removes them again. Raises SwitchError."""
+    """Add the routes of tunnels, before the flows that need them. Returns what undoes it. Raises SwitchError."""
     routes = wanted.tunnel_routes
     if routes is None:
         return None
-    table = tunnel_table(wanted, database)
-    return partial(table.remove, table.add(routes))
+    return tunnel_table(wanted, database).add(routes)
 
 
 def set_zone(wanted: WantedSwitch, found: SwitchDiff, database: db.Database) -> list[str]:

@@ -120,7 +120,7 @@ class Attempt:
         self._deferred = ExitStack()
         self.pending_change: PendingChange | None = None
         self.restore_ports: Callable[[bool], None] | None = None
-        self.remove_routes: Callable[[], None] | None = None
+        self.undo_routes: Callable[[], None] | None = None
         self._kept = False
 
     def defer_signals(self) -> list[int]:
@@ -175,9 +175,9 @@ class Attempt:
         if self._kept:
             return
         said, end = str(err), ""
-        if self.remove_routes is not None:
-            with suppress(SwitchError), defer_signals():  # they do nothing without flows
-                self.remove_routes()
+        if self.undo_routes is not None:
+            with suppress(SwitchError), defer_signals():
+                self.undo_routes()
         if self.restore_ports is not None:
             end = f"bridge {self._bridge} was removed again" if self._is_new else "nothing was changed"
             try:

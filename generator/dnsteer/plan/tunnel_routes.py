@@ -48,7 +48,12 @@ def tunnel_routes(plan: Plan) -> TunnelRoutes | None:
             routes.append(TunnelRoute(f"{end}/{end.max_prefixlen}", row.gateway, row.source))
     return TunnelRoutes(
         plan.bridge,
-        tuple(str(ip_interface((row.source, ip_address(row.source).max_prefixlen - 1))) for row in rows.values()),
+        tuple(with_length(row.source) for row in rows.values()),
         tuple(routes),
         tuple((row.gateway, row.mac) for row in rows.values() if row.mac),
     )
+
+
+def with_length(source: str) -> str:
+    """A source address as the bridge's own port has it, with the prefix length that holds its gateway too."""
+    return str(ip_interface((source, ip_address(source).max_prefixlen - 1)))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from dnsteer.plan.tunnel_routes import TunnelRoute, TunnelRoutes
+from dnsteer.plan.tunnel_routes import TunnelRoute, TunnelRoutes, with_length
 from dnsteer.spec.errors import counted, some_of
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Unixctl, control_socket
@@ -73,62 +75,87 @@ class TunnelTable:
         want = set(routes)
         return FoundRoutes(tuple(r for r in routes if r not in have), tuple(r for r in have if r not in want))
 
-    def add(self, wanted: TunnelRoutes) -> tuple[TunnelRoute, ...]:
-        """Add the routes that are missing, and tell the switch the gateways' MAC addresses. Returns those that were added.
+    def add(self, wanted: TunnelRoutes) -> Callable[[], None]:
+        """Add the routes that are missing, and tell the switch the gateways' MAC addresses. Returns what undoes it.
 
-        What fails leaves none of them. A route to the same address by another gateway is replaced.
+        A route to the same address by another gateway is replaced. What fails leaves the routes as they were.
         """
-        added: list[TunnelRoute] = []
         with self._control() as control:
             have = self._routes(control)
+            missing = [route for route in wanted.routes if route not in have]
+            prefixes = {route.prefix for route in missing}
+            undo = partial(self._put_back, missing, [route for route in have if route.prefix in prefixes])
             try:
-                for route in wanted.routes:
-                    if route in have:
-                        continue
-                    if any(other.prefix == route.prefix for other in have):
-                        control.run("ovs/route/del", route.prefix)
-                    self._add(control, route, wanted.addresses)
-                    added.append(route)
+                for route in missing:
+                    self._replace(control, route)
                 for gateway, mac in wanted.neighbors:
                     control.run("tnl/neigh/set", self._bridge, gateway, mac)
-            except SwitchError:
-                for route in added:
-                    control.run("ovs/route/del", route.prefix)
+            except BaseException:
+                with suppress(SwitchError):
+                    undo()
                 raise
-        return tuple(added)
+        return undo
 
-    def remove(self, routes: Iterable[TunnelRoute]) -> None:
-        """Remove routes."""
+    def remove(self, routes: Iterable[TunnelRoute], wanted: TunnelRoutes | None) -> None:
+        """Remove routes, and their source addresses from the bridge's own port but for those of *wanted* ones."""
+        leave = tuple(routes)
         with self._control() as control:
             have = self._routes(control)
-            for route in routes:
+            for route in leave:
                 if route in have:
                     control.run("ovs/route/del", route.prefix)
+        self._take_sources(leave, wanted.routes if wanted is not None else ())
 
-    def _add(self, control: Unixctl, route: TunnelRoute, addresses: Iterable[str]) -> None:
-        """Add a route; where the switch has no address for it, give the bridge's own port its addresses first."""
-        arguments = "ovs/route/add", route.prefix, self._bridge, route.gateway
+    def _put_back(self, added: Iterable[TunnelRoute], replaced: Iterable[TunnelRoute]) -> None:
+        """Remove routes that were added, where they came in place of others with those, and their source addresses."""
+        with self._control() as control:
+            for route in added:
+                self._delete(control, route.prefix)
+            for route in replaced:
+                self._replace(control, route)
+            self._take_sources(added, self._routes(control))
+
+    def _take_sources(self, routes: Iterable[TunnelRoute], others: Iterable[TunnelRoute]) -> None:
+        """Take the source addresses of routes from the bridge's own port, but for those that *others* have."""
+        for source in {route.source for route in routes} - {route.source for route in others} - {""}:
+            with suppress(SwitchError):  # somebody else has taken it, or the port is gone
+                _take_address(with_length(source), self._bridge)
+
+    def _delete(self, control: Unixctl, prefix: str) -> None:
+        if any(route.prefix == prefix for route in self._routes(control)):
+            control.run("ovs/route/del", prefix)
+
+    def _replace(self, control: Unixctl, route: TunnelRoute) -> None:
+        """Add a route in place of another; where the switch has no address for it, give the bridge's own port that first."""
+        self._delete(control, route.prefix)
+        why = self._try(control, route)
+        if not why:
+            return
+        _give_address(with_length(route.source), self._bridge)
+        until = time.monotonic() + _NOTICED
+        while why := self._try(control, route):
+            if time.monotonic() > until:
+                raise SwitchError(
+                    f"no route for the tunnel to {route.prefix.partition('/')[0]}: {why}. Has {self._bridge} the "
+                    f"address {route.source} (ip address show dev {self._bridge})?"
+                )
+            time.sleep(0.05)
+
+    def _try(self, control: Unixctl, route: TunnelRoute) -> str:
+        """Add a route. Returns why it is not there; the switch chooses the source address itself."""
         try:
-            control.run(*arguments)
+            control.run("ovs/route/add", route.prefix, self._bridge, route.gateway)
         except UnavailableError:
             raise
-        except SwitchError:
-            for address in addresses:
-                _give_address(address, self._bridge)
-            until = time.monotonic() + _NOTICED
-            while True:
-                try:
-                    control.run(*arguments)
-                    return
-                except UnavailableError:
-                    raise
-                except SwitchError as err:
-                    if time.monotonic() > until:
-                        raise SwitchError(
-                            f"no route for the tunnel to {route.prefix.partition('/')[0]}: {err}. Has {self._bridge} the "
-                            f"address {route.source} (ip address show dev {self._bridge})?"
-                        ) from None
-                time.sleep(0.05)
+        except SwitchError as err:
+            return str(err)
+        if route in self._routes(control):
+            return ""
+        # The gateway itself was the source before: both are of one /31 or /127.
+        control.run("ovs/route/del", route.prefix)
+        with suppress(SwitchError):
+            _take_address(with_length(route.gateway), self._bridge)
+        return "Open vSwitch takes another source address"
 
     def _routes(self, control: Unixctl) -> list[TunnelRoute]:
         """The routes of the bridge. A line is such as "User: 203.0.113.1/32 dev br0 GW 192.0.2.1 SRC 192.0.2.2"."""
@@ -156,8 +183,16 @@ class TunnelTable:
 
 def _give_address(address: str, device: str) -> None:
     """Give a network device an address. Raises SwitchError with what `ip` says."""
-    six = [] if ":" not in address else ["nodad"]
-    argv = ["ip", "address", "replace", address, "dev", device, "noprefixroute", *six]
+    _ip_address("replace", address, device, "noprefixroute", *(["nodad"] if ":" in address else []))
+
+
+def _take_address(address: str, device: str) -> None:
+    """Take an address from a network device. Raises SwitchError with what `ip` says, also where it has none such."""
+    _ip_address("del", address, device)
+
+
+def _ip_address(verb: str, address: str, device: str, *options: str) -> None:
+    argv = ["ip", "address", verb, address, "dev", device, *options]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
     except FileNotFoundError:
