@@ -11,7 +11,9 @@ import pytest
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.plan.bridge import full_mtu
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
@@ -106,6 +108,7 @@ def test_routes_come_and_go_with_the_spec(bare: Running, tmp_path: Path) -> None
         "",
         False,
     )
+    assert "hwaddr" not in done.err
 
 
 def test_after_a_restart_the_routes_are_back(bare: Running, tmp_path: Path) -> None:
@@ -207,3 +210,10 @@ def test_masks_and_megaflows_are_those_computed() -> None:
     assert [mask for mask in found.masks if not bound.allows(mask)] == []
     assert any(("nw_tos", 3) in mask for mask in found.masks)
     assert found.subtables <= bound.total
+
+
+def test_of_several_uplinks_tunnels_leave_by_one_and_no_other_port_needs_their_mtu() -> None:
+    other = ("  uplinks:\n", "  ports: {vf0: }\n  uplinks:\n    p1:\n")
+    loaded = load(changed(other, text=TEXT))
+    assert sizes_of(loaded.spec, build_plan(loaded)).crossing == "queries that come in by p1 leave by p0"
+    assert [full_mtu(loaded.spec, port) for port in ("p0", "p1", "vf0")] == [1570, 1570, 1500]

@@ -115,11 +115,12 @@ LEAST_MTU = 1280
 _USUAL = 1500
 
 
-def full_mtu(spec: Spec) -> int:
-    """Return the MTU, in bytes, with which full TCP segments of clients and servers on usual links pass, or more where the
-    spec itself gives the interfaces more."""
+def full_mtu(spec: Spec, port: str) -> int:
+    """Return the MTU of a port, in bytes, with which full TCP segments of clients and servers on usual links pass, or more
+    where the spec itself gives the interfaces more. Tunnels of Open vSwitch leave by uplinks alone."""
     from dnsteer.modes import MODES  # here, since the quick verbs do without
 
-    longer = [MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool]) for vip in spec.vips.values()]
+    vips = [vip for vip in spec.vips.values() if port not in spec.switch.ports or vip.forwarding not in TUNNELS]
+    longer = [MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool]) for vip in vips]
     part = spec.switch.bringup
     return max((part.mtu if part is not None else None) or 0, _USUAL + max(longer, default=0))

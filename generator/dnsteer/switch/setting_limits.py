@@ -55,7 +55,7 @@ def _too_short_idle(value: str, _seen: SettingsInput, _name: str) -> bool:
     return idle is not None and idle < LEAST_IDLE
 
 
-def forgets_sooner(value: str, _seen: SettingsInput) -> bool:
+def forgets_sooner(value: str, _seen: SettingsInput, _name: str) -> bool:
     """Whether datapath flows are forgotten sooner than by default."""
     idle = _whole(value)
     return idle is not None and idle < _USUAL_IDLE

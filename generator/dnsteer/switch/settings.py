@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from dnsteer.plan.bridge import full_mtu
+from dnsteer.plan.bridge import TUNNEL_PORTS, full_mtu
 from dnsteer.plan.sizes import flow_limit
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch import setting_limits as limits
@@ -73,8 +73,8 @@ class Setting:
     word: str = ""
     bit: str = ""
     kind: str = ""
-    matters: Callable[[str, SettingsInput], bool] = lambda _value, _seen: True
-    numbers: Callable[[SettingsInput], Mapping[str, int]] = lambda _seen: {}
+    matters: Callable[[str, SettingsInput, str], bool] = lambda _value, _seen, _name: True
+    numbers: Callable[[SettingsInput, str], Mapping[str, int]] = lambda _seen, _name: {}
     harmful: HarmfulValues | None = None
     burst: str = ""
 
@@ -98,32 +98,37 @@ class Setting:
         return f"ovs-vsctl clear {self.place.value} {record} {column}"
 
 
-def _hardware(_value: str, seen: SettingsInput) -> bool:
+def _hardware(_value: str, seen: SettingsInput, _name: str) -> bool:
     return seen.spec.switch.flavor is not Flavor.OVS_NETDEV
 
 
-def _too_few(value: str, seen: SettingsInput) -> bool:
+def _too_few(value: str, seen: SettingsInput, _name: str) -> bool:
     return not value.isdigit() or int(value) < seen.datapath_flows()
 
 
-def _flow_limits(seen: SettingsInput) -> Mapping[str, int]:
+def _flow_limits(seen: SettingsInput, _name: str) -> Mapping[str, int]:
     needed = seen.datapath_flows()
     return {"needed": needed, "limit": flow_limit(needed)}
 
 
-def _mtu(seen: SettingsInput) -> Mapping[str, int]:
-    return {"mtu": full_mtu(seen.spec)}
+def _mtu(seen: SettingsInput, name: str) -> Mapping[str, int]:
+    return {"mtu": full_mtu(seen.spec, name)}
 
 
-def _small(value: str, seen: SettingsInput) -> bool:
-    return value.isdigit() and int(value) < full_mtu(seen.spec)
+def _small(value: str, seen: SettingsInput, name: str) -> bool:
+    return value.isdigit() and int(value) < full_mtu(seen.spec, name)
 
 
-def _skips_hardware(value: str, seen: SettingsInput) -> bool:
+def _is_not_of_tunnels(_value: str, seen: SettingsInput, _name: str) -> bool:
+    """Whether neither the spec's tunnels need it, nor those that apply takes away together with it."""
+    return not seen.want.hwaddr and not any(now.ours and name in TUNNEL_PORTS for name, now in seen.have.ports.items())
+
+
+def _skips_hardware(value: str, seen: SettingsInput, _name: str) -> bool:
     return value == "skip_hw" and seen.spec.switch.flavor is Flavor.OVS_KERNEL
 
 
-def _active(value: str, _seen: SettingsInput) -> bool:
+def _active(value: str, _seen: SettingsInput, _name: str) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
 
@@ -131,7 +136,7 @@ def _active(value: str, _seen: SettingsInput) -> bool:
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared",
-        SettingLevel.NAMED, mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
+        SettingLevel.NAMED, mend="dnsteer restore", kind=WAITS, matters=lambda value, _seen, _name: value == "true",
     ),
     Setting(
         Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets "
@@ -155,7 +160,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Place.SWITCH, "other_config:vlan-limit", "frames with two VLAN tags may be served too",
-        matters=lambda value, _: value != "1",
+        matters=lambda value, _seen, _name: value != "1",
     ),
     Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", SettingLevel.SET, "false"),
     Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", SettingLevel.SET, "false"),
@@ -171,7 +176,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.BRIDGE, "other_config:hwaddr",
         "it is the MAC address of the bridge's own port; that of the VIPs is switch.mac of the spec",
-        matters=lambda _, seen: not seen.want.hwaddr,
+        matters=_is_not_of_tunnels,
     ),
     Setting(
         Place.BRIDGE, OTHERS, "packets that come in by a port that is not in the spec are dropped",
@@ -279,9 +284,9 @@ def deviations(seen: SettingsInput, *levels: SettingLevel) -> Iterator[Deviation
         if setting.level not in levels and (setting.harmful is None or SettingLevel.NAMED not in levels):
             continue
         for name, value in _values(setting, seen):
-            if value != setting.default and setting.matters(value, seen):
+            if value != setting.default and setting.matters(value, seen, name):
                 harmful = setting.harmful is not None and setting.harmful.test(value, seen, name)
-                found = Deviation(setting, seen.have.name, name, value, setting.numbers(seen), harmful)
+                found = Deviation(setting, seen.have.name, name, value, setting.numbers(seen, name), harmful)
                 if found.level in levels:
                     yield found
 

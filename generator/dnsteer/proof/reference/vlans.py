@@ -85,7 +85,7 @@ class VlanReference:
 
 
 def directly_reached(spec: Spec) -> list[Backend]:
-    """The backends in the switch's networks: all but those at the ends of tunnels that it makes, which are behind routers."""
+    """The backends in the switch's networks: all but those at the ends of its tunnels, which are behind routers."""
     away = {vip.pool for vip in spec.vips.values() if vip.forwarding.value in ("vxlan", "geneve", "gre")}
     return [backend for name, pool in spec.pools.items() if name not in away for backend in pool.backends]
 
