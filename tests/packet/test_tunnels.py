@@ -110,6 +110,14 @@ def test_routes_come_and_go_with_the_spec(bare: Running, tmp_path: Path) -> None
     )
     assert "hwaddr" not in done.err
 
+    # What an apply of tunnels leaves that is killed before its flows.
+    port = ("--", "set", "Port", "dns-vxlan", "external_ids:dnsteer=port", "--", "set", "Interface", "dns-vxlan")
+    bare.vsctl("add-port", BRIDGE, "dns-vxlan", *port, "type=vxlan", "options:remote_ip=flow", "options:key=flow")
+    bare.appctl("ovs/route/add", "203.0.113.11/32", BRIDGE, "198.51.100.3")
+    done = do("apply", spec_file(tmp_path, PLAIN), "--grace", "0", "--yes")
+    assert (done.code, routes(bare)) == (0, []), done.err
+    assert "remove port dns-vxlan" in done.out
+
 
 def test_after_a_restart_the_routes_are_back(bare: Running, tmp_path: Path) -> None:
     prepare(bare)

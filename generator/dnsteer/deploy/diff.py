@@ -122,8 +122,9 @@ def compute_and_diff(
     warnings: list[str] = []
     fragment: Smallest | None = None
     zone: FoundZone | None = None
-    # Also without the bridge: routes of an earlier one of its name may be left.
-    tunnels = tunnel_table(wanted, database).compare(wanted.tunnel_routes) if wanted.concerns_tunnels else None
+    # Also without the bridge: routes of an earlier one of its name may be left. With a port of tunnels, of a killed apply.
+    concerned = wanted.concerns_tunnels or (before is not None and br.has_tunnel_ports(before))
+    tunnels = tunnel_table(wanted, database).compare(wanted.tunnel_routes) if concerned else None
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)

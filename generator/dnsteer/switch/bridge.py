@@ -108,6 +108,11 @@ def _of_ports(spec: Spec, want: WantedBridge, have: Bridge) -> Iterator[BridgeDi
             yield BridgeDifference("port added", f"port {name}", detail, f"remove port {name}", (), first=False)
 
 
+def has_tunnel_ports(have: Bridge) -> bool:
+    """Whether a bridge has ports of tunnels that are dnsteer's."""
+    return any(port.ours and name in TUNNEL_PORTS for name, port in have.ports.items())
+
+
 _HWADDR = "other_config:hwaddr"
 
 
