@@ -222,6 +222,6 @@ def test_masks_and_megaflows_are_those_computed() -> None:
 
 def test_of_several_uplinks_tunnels_leave_by_one_and_no_other_port_needs_their_mtu() -> None:
     other = ("  uplinks:\n", "  ports: {vf0: }\n  uplinks:\n    p1:\n")
-    loaded = load(changed(other, text=TEXT))
+    loaded = load(changed(other, ("  bringup:\n    mtu: 1600 ", "  # "), text=TEXT))
     assert sizes_of(loaded.spec, build_plan(loaded)).crossing == "queries that come in by p1 leave by p0"
     assert [full_mtu(loaded.spec, port) for port in ("p0", "p1", "vf0")] == [1570, 1570, 1500]

@@ -144,6 +144,20 @@ def test_specs_have_their_warnings(pairs: tuple[tuple[str, str], ...], texts: tu
     assert [w.split("; expected")[0] for w in found] == [f"spec.yaml:{t}" for t in texts]
 
 
+def _example(name: str) -> str:
+    return next(file for file in EXAMPLES if file.stem == name).read_text(encoding="utf-8")
+
+
+def test_what_tunnels_and_own_traffic_lack_is_said() -> None:
+    """Links of the usual MTU; no gateway for own traffic of a family. One that only own traffic needs is no warning."""
+    text = changed(("  bringup:\n    mtu: 1600 ", "  # "), text=_example("vxlan"))
+    assert ["vxlan, and links of 1500 bytes" in w.found for w in load(text).warnings] == [True]
+    own = changed((", 2001:db8:1::53]", "]"), text=_example("resolvers-nat"))
+    assert not load(own).warnings
+    own = changed((", 2001:db8:53::1, 198.51.100.2, 2001:db8:1::2]", ", 198.51.100.2]"), text=own)
+    assert [w.found for w in load(own).warnings] == ["no IPv6 gateway, and backends with IPv6 addresses"]
+
+
 def test_endpoints_have_vip_protocol_and_ports() -> None:
     text = changed(
         ("[dns]", "[dns, {protocol: tcp, port: 5353, target_port: 53}, doq]"),

@@ -19,6 +19,7 @@ from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.own_traffic import own_addresses
 
 
 def warnings(scope: Scope) -> Iterator[Finding]:
@@ -27,6 +28,7 @@ def warnings(scope: Scope) -> Iterator[Finding]:
     yield from _pools(scope)
     yield from _vips(scope)
     yield from _extension(scope)
+    yield from _longer(scope)
     yield from _probes(scope)
     yield from _liveness(scope)
     yield from _gateways(scope)
@@ -105,10 +107,15 @@ def _extension(scope: Scope) -> Iterator[Finding]:
                 "the hash is the same for all queries to a service, so one backend gets them all",
                 "pools that give all queries to a service to one backend",
             )
+
+
+def _longer(scope: Scope) -> Iterator[Finding]:
+    """Packets that a tunnel makes longer than the links."""
+    spec = scope.spec
     part = spec.switch.bringup
     mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
     said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"
-    for name, vip in through:
+    for name, vip in spec.vips.items():
         more = MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool])
         if more and mtu < USUAL_MTU + more:
             yield scope.finding(
@@ -199,8 +206,20 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
 
 
 def _gateways(scope: Scope) -> Iterator[Finding]:
-    """Gateways are for answers that pass the switch."""
-    needed = families_that_return(scope.spec)
+    """Gateways are for answers that pass the switch, and for traffic of backends' own."""
+    own = {each.family: each for each in own_addresses(scope.spec)}
+    needed = {*families_that_return(scope.spec), *own}
+    have = {derived.family_of(address) for address in scope.spec.switch.gateways}
+    for family, each in own.items():
+        if family not in have:
+            yield scope.finding(
+                ("switch", "gateways"),
+                f"no {FAMILY_NAMES[family]} gateway, and backends with {FAMILY_NAMES[family]} addresses",
+                f"an {FAMILY_NAMES[family]} address in switch.gateways",
+                f"backends such as {each.backend.name} of pool {each.pool} ask others over "
+                f"{FAMILY_NAMES[family]} by a gateway, and are not reached without one",
+                "families in which backends' own traffic has no gateway",
+            )
     for i, address in enumerate(scope.spec.switch.gateways):
         if derived.family_of(address) not in needed:
             word = FAMILY_NAMES[derived.family_of(address)]
