@@ -173,7 +173,9 @@ def test_each_topology_is_proven() -> None:
     for name in ("vlans", "two-uplinks", "workers", "ct-nat", "followed"):
         text = (EXAMPLES / f"{name}.yaml").read_text().replace("  bridge:", "  pass: backends\n  bridge:")
         assert prove(spec_of(text)).ok, name
-    far = ("\nvips:", "\n  far:\n    backends: [{name: f1, ipv4: 203.0.113.11, mac: 02:00:00:00:01:01}]\nvips:\n"
+    far = ("\nvips:", "\n  far:\n    health: {check: dns}\n    backup: spare\n"
+           "    backends: [{name: f1, ipv4: 203.0.113.11, mac: 02:00:00:00:01:01}]\n"
+           "  spare:\n    backends: [{name: f2, ipv4: 203.0.113.12, mac: 02:00:00:00:01:02}]\nvips:\n"
            "  far: {addresses: [192.0.2.53], services: [dns], pool: far, forwarding: vxlan}")  # fmt: skip
     tunnel = ("\n  uplinks:", "\n  tunnel: {ipv4: 198.51.100.4, key: 53}\n  uplinks:")
     assert prove(spec_of(changed(far, tunnel, text=SPEC))).ok, "servers at the ends of tunnels beside those at ports"

@@ -99,13 +99,19 @@ class SwitchTunnel(OwnsVip):
         part, uplink = switch.tunnel, derived.tunnel_uplink(switch)
         own = {part.ipv4, part.ipv6} - {None} if part is not None else set()
         told: set[int] = set()
-        users = {vip: used for vip, used in scope.spec.vips.items() if used.pool == name}
+        backup = scope.spec.pools[name].backup
+        shared = {name, backup.pool if backup is not None else name}
+        shared |= {n for n, pool in scope.spec.pools.items() if pool.backup is not None and pool.backup.pool == name}
+        users = {vip: used for vip, used in scope.spec.vips.items() if used.pool in shared}
         for vip, used in users.items():
             if used.forwarding not in derived.TUNNELS:
-                first = next(first for first, other in users.items() if other.forwarding is self.word)
+                first = next(n for n, other in users.items() if other.forwarding is self.word and other.pool == name)
                 yield scope.finding(
                     ("vips", vip, "forwarding"),
-                    f"{used.forwarding.value} with pool {name}, which VIP {first} has with {word}",
+                    f"{used.forwarding.value} with pool {used.pool}, which VIP {first} has with {word}"
+                    if used.pool == name
+                    else f"{used.forwarding.value} with pool {used.pool}, which shares backends with pool {name} as a "
+                    f"backup, and VIP {first} has that with {word}",
                     "a pool whose backends are all at the end of tunnels, or none",
                     "a backend's mac is that of its interface at the end of the tunnel: give this VIP a pool of its own",
                 )

@@ -289,8 +289,14 @@ def tunnels(spec: Spec) -> dict[Forwarding, TunnelKind]:
 
 
 def tunnel_pools(spec: Spec) -> set[str]:
-    """The pools whose backends are at the ends of tunnels of Open vSwitch, and so in no network of the switch."""
-    return {vip.pool for vip in spec.vips.values() if vip.forwarding in TUNNELS}
+    """The pools whose backends are at the ends of tunnels of Open vSwitch, and so in no network of the switch.
+
+    A backup that has no VIPs itself is one with the pools that it stands by for.
+    """
+    used = {vip.pool for vip in spec.vips.values()}
+    found = {vip.pool for vip in spec.vips.values() if vip.forwarding in TUNNELS}
+    backups = {pool.backup.pool for name, pool in spec.pools.items() if name in found and pool.backup is not None}
+    return found | (backups - used)
 
 
 def outer_address(backend: Backend) -> Address | None:

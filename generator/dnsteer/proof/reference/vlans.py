@@ -86,8 +86,13 @@ class VlanReference:
 
 def directly_reached(spec: Spec) -> list[Backend]:
     """The backends in the switch's networks: all but those at the ends of its tunnels, which are behind routers."""
-    away = {vip.pool for vip in spec.vips.values() if vip.forwarding.value in ("vxlan", "geneve", "gre")}
-    return [backend for name, pool in spec.pools.items() if name not in away for backend in pool.backends]
+    kinds: dict[str, set[bool]] = {}
+    for vip in spec.vips.values():
+        kinds.setdefault(vip.pool, set()).add(vip.forwarding.value in ("vxlan", "geneve", "gre"))
+    for name, pool in spec.pools.items():  # a backup that no VIP names is reached as the pools that it stands by for
+        if pool.backup is not None and True in kinds.get(name, ()):
+            kinds.setdefault(pool.backup.pool, {True})
+    return [b for name, pool in spec.pools.items() if True not in kinds.get(name, ()) for b in pool.backends]
 
 
 def _number(vlan: int | str | None) -> int:
