@@ -234,10 +234,9 @@ def _one_of(keys: list[str]) -> str:
 
 def _elsewhere(key: str, keys: list[str]) -> str:
     """The hint about an unknown key: a similar key here, or the part that has a key of this name."""
-    hint = near(key, keys)
+    hint, parts = near(key, keys), _parts_with_key(key)
     if hint.startswith("did you mean"):
-        return hint
-    parts = _parts_with_key(key)
+        return f'{hint} "{key}" is a key of {parts}' if parts else hint
     if parts:
         return f'"{key}" is a key of {parts}'
     known = [name for part in _TITLED for name in keys_of(part.model)]
