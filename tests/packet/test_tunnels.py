@@ -21,7 +21,7 @@ from dnsteer.proof.reference.wire import parse
 from tests.mask_attack import attack
 from tests.packet.command import on, run, spec_file
 from tests.packet.restarted_switch import bare, running
-from tests.packet.switches import BRIDGE, EXAMPLES, Running
+from tests.packet.switches import BRIDGE, EXAMPLES, ROOT, Running
 from tests.unit.spec_text import changed, load
 
 __all__ = ["bare", "running"]  # for pytest
@@ -128,6 +128,15 @@ def test_after_a_restart_the_routes_are_back(bare: Running, tmp_path: Path) -> N
     assert routes(bare) == []
     assert on(bare)("restore").code == 0
     assert sorted(routes(bare)) == sorted(ROUTES)
+
+
+@pytest.mark.parametrize("unit", ["restore", "reconcile", "agent"])
+def test_units_may_give_the_source_addresses_again(unit: str) -> None:
+    """After a boot the bridge's own port has none; `ip` asks the kernel by netlink."""
+    lines = (ROOT / f"ovs/systemd/dnsteer-{unit}.service").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert "CAP_NET_ADMIN" in settings["CapabilityBoundingSet"].split()
+    assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
 
 
 def test_without_a_source_address_nothing_is_changed(bare: Running, tmp_path: Path) -> None:
