@@ -14,7 +14,7 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.spec.neighbors import asked_address

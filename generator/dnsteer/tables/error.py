@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dnsteer.spec.bonds import bond_members
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
 from dnsteer.tables.error_code import has_copies
@@ -108,7 +109,7 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
         if b.mac
     }
     for uplink in ctx.spec.switch.uplinks:
-        ports = derived.bond_members(ctx.spec.switch, uplink) or (uplink,)
+        ports = bond_members(ctx.spec.switch, uplink) or (uplink,)
         for mark, backend in marks.items():
             for port in ports:
                 yield CopyRow(subject, receivers, port, (_copy(ctx, backend, uplink),), mark)
@@ -120,13 +121,12 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
 
 
 def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.networks import vlan_of
 
     port = "" if backend.port in (None, uplink) else backend.port or ""
     tag = ctx.vlans.tag_alone(vlan_of(ctx.spec.switch, backend))
     switch = ctx.spec.switch
-    return BackendCopy(backend.mac, port, not port or port in switch.uplinks, tag, derived.bond_members(switch, port))
+    return BackendCopy(backend.mac, port, not port or port in switch.uplinks, tag, bond_members(switch, port))
 
 
 def _none(_: Context) -> Iterator[ErrorRow]:
