@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec.bonds import bond_members
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
 from dnsteer.tables.error_code import has_copies
@@ -96,7 +95,7 @@ def _pools_by_address(ctx: Context) -> dict[tuple[str, Family], tuple[Subject, d
 
 def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept: Sequence[str]) -> Iterator[CopyRow]:
     """Yield the copies for the backends of *pools*, and first those of connections to the pools that are *kept*."""
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec import bonds, derived  # here, since the quick verbs do without it
 
     backends = [b for name in pools for b in derived.members(ctx.spec.pools[name], family) if b.mac]
     of_pools = f"pool {pools[0]}" if len(pools) == 1 else f"pools {' and '.join(pools)}"
@@ -109,7 +108,7 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
         if b.mac
     }
     for uplink in ctx.spec.switch.uplinks:
-        ports = bond_members(ctx.spec.switch, uplink) or (uplink,)
+        ports = bonds.bond_members(ctx.spec.switch, uplink) or (uplink,)
         for mark, backend in marks.items():
             for port in ports:
                 yield CopyRow(subject, receivers, port, (_copy(ctx, backend, uplink),), mark)
@@ -121,6 +120,7 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
 
 
 def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
+    from dnsteer.spec.bonds import bond_members  # here, since the quick verbs do without it
     from dnsteer.spec.networks import vlan_of
 
     port = "" if backend.port in (None, uplink) else backend.port or ""
