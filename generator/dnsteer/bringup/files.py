@@ -12,7 +12,7 @@ from dnsteer.bringup import sources
 from dnsteer.bringup.setup import Setup
 from dnsteer.plan import min_fragment
 from dnsteer.render.templates import environment, render_template
-from dnsteer.spec.derived import lag_names
+from dnsteer.spec.bonds import lag_names
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
 FOLDER = "/etc/dnsteer/bringup"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.networks import networks_of, own_vlan, show_vlan, vlan_of
 from dnsteer.spec.own_traffic import has_outside, own_addresses
+from dnsteer.spec.tunnels import tunnel_pools
 
 
 def check_own_traffic(scope: Scope) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def _mixed(scope: Scope) -> Iterator[Finding]:
     switch = scope.spec.switch
     first: Path | None = None
     away: Path | None = None
-    tunneled = derived.tunnel_pools(scope.spec)
+    tunneled = tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends if name not in tunneled else ()):
             ports = [backend.port] if backend.port else list(switch.uplinks)

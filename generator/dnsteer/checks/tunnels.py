@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.checks.addresses import all_addresses
-from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_ports
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.tunnels import TUNNELS, tunnel_kinds
 
 _AT: Path = ("switch", "tunnel")
 
@@ -19,9 +20,9 @@ def check_tunnels(scope: Scope) -> Iterator[Finding]:
     part = scope.spec.switch.tunnel
     if part is None:
         return
-    kinds = derived.tunnels(scope.spec)
+    kinds = tunnel_kinds(scope.spec)
     if not kinds:
-        words = ", ".join(word.value for word in derived.TUNNELS)
+        words = ", ".join(word.value for word in TUNNELS)
         yield scope.finding(
             _AT,
             "tunnel, and no VIP whose queries go into one",
@@ -29,7 +30,7 @@ def check_tunnels(scope: Scope) -> Iterator[Finding]:
             "leave it out",
         )
     yield from _addresses(scope)
-    taken: dict[str, Path] = {name: ("switch", "uplinks", name) for name in derived.uplink_ports(scope.spec.switch)}
+    taken: dict[str, Path] = {name: ("switch", "uplinks", name) for name in uplink_ports(scope.spec.switch)}
     taken |= {name: ("switch", "ports", name) for name in scope.spec.switch.ports}
     if scope.spec.switch.probe is not None:
         taken[scope.spec.switch.probe.port] = ("switch", "probe", "port")

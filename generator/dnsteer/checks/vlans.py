@@ -12,6 +12,7 @@ from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.networks import has_vlans, own_vlan, show_vlan, vlan_of
+from dnsteer.spec.tunnels import tunnel_pools
 
 
 def check_vlans(scope: Scope) -> Iterator[Finding]:
@@ -46,7 +47,7 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
     if len(set(vlans.values())) < 2:
         return
     shown = ", ".join(f"{name} {vlan}" for name, vlan in vlans.items())
-    tunneled = derived.tunnel_pools(scope.spec)
+    tunneled = tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends):
             if backend.port is None and backend.vlan is None and name not in tunneled:
@@ -61,7 +62,7 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
 def _backends(scope: Scope) -> Iterator[Finding]:
     """An address of backends in two networks: what the switch sends there goes to one of them."""
     first: dict[Address, tuple[int, Path]] = {}
-    tunneled = derived.tunnel_pools(scope.spec)
+    tunneled = tunnel_pools(scope.spec)
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends if name not in tunneled else ()):
             vlan = vlan_of(scope.spec.switch, backend)

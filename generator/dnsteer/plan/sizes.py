@@ -14,10 +14,11 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.spec.neighbors import asked_address
+from dnsteer.spec.tunnels import tunnel_uplink
 from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
@@ -224,7 +225,7 @@ def _crossing(spec: Spec, plan: Plan) -> str:
         return f"queries that come in by {uplinks[1].name} go to {part.ingress.name}"
     for row in plan.rows.of(ForwardRow):
         if row.out != OUT_SAME:
-            leave = derived.tunnel_uplink(spec.switch) if row.tunnel_end else names[row.out]
+            leave = tunnel_uplink(spec.switch) if row.tunnel_end else names[row.out]
             come = next(p.name for p in uplinks if p.name != leave)
             return f"queries that come in by {come} leave by {leave}"
     used = {b.port for pool in spec.pools.values() for b in pool.backends}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dnsteer.spec.derived import tunnel_pools
 from dnsteer.spec.model.spec import Backend, Spec, Switch
 from dnsteer.spec.model.vlan import UNTAGGED
+from dnsteer.spec.tunnels import tunnel_pools
 
 NO_VLAN = 0
 """The VLAN of frames without a tag. A tag that has only a priority has this ID (IEEE 802.1Q)."""

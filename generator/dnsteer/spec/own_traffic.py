@@ -13,6 +13,7 @@ from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Backend, Spec
 from dnsteer.spec.model.types import Network
 from dnsteer.spec.networks import networks_of
+from dnsteer.spec.tunnels import tunnel_pools
 
 _USUAL_NETWORK: dict[Family, int] = {"ipv4": 24, "ipv6": 64}
 """Length of the prefix that routers send here for a backend's address, where `switch.routed` does not say it."""
@@ -34,7 +35,7 @@ def own_addresses(spec: Spec) -> Iterator[OwnAddress]:
     Backends at the ends of tunnels are behind routers, so that nothing of theirs comes here.
     """
     seen: set[str] = set()
-    away = derived.tunnel_pools(spec)
+    away = tunnel_pools(spec)
     for name, pool in spec.pools.items() if spec.switch.own_traffic is not None else ():
         for i, backend in enumerate(pool.backends if name not in away else ()):
             for family in FAMILIES:
