@@ -62,6 +62,11 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
+def test_members_of_a_bond_by_lacp_are_on_one_eswitch() -> None:
+    lacp = setup(KERNEL, ("    p0: ", "    bond0: {mode: lacp, members: {p0: , p1: }}")).eswitch
+    assert lacp.multiport and "by one member of bond0 leaves by any" in lacp.why
+
+
 def test_connection_tracking_is_on_for_a_second_pass() -> None:
     """Which keeps no connection, so that the least is enough."""
     twice = ("slots: 128", "slots: 128\n    passes: 2")

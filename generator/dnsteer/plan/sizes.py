@@ -212,6 +212,9 @@ def _by_address(spec: Spec) -> dict[str, Backend]:
 
 def _crossing(spec: Spec, plan: Plan) -> str:
     """The first way by which packets change their port, where there is more than one uplink."""
+    lag = next((name for name, uplink in spec.switch.uplinks.items() if derived.is_lag(uplink)), None)
+    if lag is not None:
+        return f"what comes in by one member of {lag} leaves by any, or by another port"
     uplinks = [p for p in plan.rows.of(PortRow) if p.uplink]
     if len(uplinks) < 2:
         return ""
