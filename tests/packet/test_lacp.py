@@ -130,9 +130,13 @@ def own(shared: Switch) -> Switch:
 def test_queries_and_answers_use_both_members(own: Switch, tmp_path: Path) -> None:
     spec, does = lacp_spec(tmp_path, own.dir), on(own)
     assert "make bond bond0 by LACP of p0, p1" in does("plan", spec).out + does("apply", spec, "--yes").out
+    wait(lambda: not any(active for _, _, active in links(own)), lambda: str(links(own)))
+    alone = does("status", "--no-rates")
+    assert (alone.code, "bond bond0: no partner answers by LACP: nothing passes by it" in alone.out) == (3, True), alone.out
     with partner(own, tmp_path):
         wait(lambda: has_both(own), lambda: own.appctl("lacp/show"))
         assert links(own) == [("p0", "up", True), ("p1", "up", True)]
+        assert does("status", "--no-rates").code == 0
         assert does("verify", spec).code == 0, does("verify", spec).out
         before = [sent(own, p) for p in ("p0", "p1")]
         ask(own)
