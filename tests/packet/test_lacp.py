@@ -247,7 +247,7 @@ def test_a_bridge_of_somebody_else_is_refused_and_untouched(own: Switch, tmp_pat
     own.vsctl("add-br", "bond0-lag", "--", "set", "Bridge", "bond0-lag", "datapath_type=netdev")
     before = own.conf()
     done = on(own)("apply", lacp_spec(tmp_path, own.dir), "--yes")
-    assert done.code == 1 and "bridge bond0-lag is not dnsteer's, and the bond bond0 by LACP needs one" in done.err
+    assert done.code == 1 and "bridge bond0-lag was not made for br-dns, and the bond bond0 by LACP needs one" in done.err
     assert own.conf() == before
 
 
