@@ -132,7 +132,9 @@ def test_queries_and_answers_use_both_members(own: Switch, tmp_path: Path) -> No
     assert "make bond bond0 by LACP of p0, p1" in does("plan", spec).out + does("apply", spec, "--yes").out
     wait(lambda: not any(active for _, _, active in links(own)), lambda: str(links(own)))
     alone = does("status", "--no-rates")
-    assert (alone.code, "bond bond0: no partner answers by LACP: nothing passes by it" in alone.out) == (3, True), alone.out
+    assert (alone.code, "bond bond0: no partner answers by LACP: nothing passes by it" in alone.out) == (3, True), (
+        alone.out
+    )
     with partner(own, tmp_path):
         wait(lambda: has_both(own), lambda: own.appctl("lacp/show"))
         assert links(own) == [("p0", "up", True), ("p1", "up", True)]
@@ -247,7 +249,9 @@ def test_a_bridge_of_somebody_else_is_refused_and_untouched(own: Switch, tmp_pat
     own.vsctl("add-br", "bond0-lag", "--", "set", "Bridge", "bond0-lag", "datapath_type=netdev")
     before = own.conf()
     done = on(own)("apply", lacp_spec(tmp_path, own.dir), "--yes")
-    assert done.code == 1 and "bridge bond0-lag was not made for br-dns, and the bond bond0 by LACP needs one" in done.err
+    assert (
+        done.code == 1 and "bridge bond0-lag was not made for br-dns, and the bond bond0 by LACP needs one" in done.err
+    )
     assert own.conf() == before
 
 

@@ -65,7 +65,8 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
 def test_members_of_a_bond_by_lacp_are_on_one_eswitch() -> None:
     lacp = setup(KERNEL, ("    p0: ", "    bond0: {mode: lacp, members: {p0: , p1: }}")).eswitch
     assert lacp.multiport and "by one member of bond0 leaves by any" in lacp.why
-    apart = ("    p0: {next_hop: 02:00:00:00:00:fe}\n    p1:", "    b0: {mode: lacp, next_hop: 02:00:00:00:00:fe, members: {p0: , p1: }}")
+    router = "next_hop: 02:00:00:00:00:fe"
+    apart = (f"    p0: {{{router}}}\n    p1:", f"    b0: {{{router}, mode: lacp, members: {{p0: , p1: }}}}")
     changes = (apart, ("  bringup:\n", "  bringup:\n    multiport: false\n"), ("port: p1", "port: b0"))
     assert settings(DOCA, *changes)["doca-eswitch-max"] == "2"
 

@@ -235,8 +235,8 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, a
         holder = base.holder(names.bridge)
         if holder is not None and names.bridge not in own:
             raise SwitchError(
-                f"bridge {names.bridge} was not made for {want.name}, and the bond {lag.name} by LACP needs one of that name; "
-                "remove it, or give the uplink another name"
+                f"bridge {names.bridge} was not made for {want.name}, and the bond {lag.name} by LACP needs one of that "
+                "name; remove it, or give the uplink another name"
                 if holder == names.bridge
                 else f"{names.bridge} is a port of bridge {holder}, and the bond {lag.name} needs a bridge of that name"
             )

@@ -77,9 +77,7 @@ def in_the_way(want: WantedBridge, have: Mapping[str, Lag]) -> Iterator[Lag]:
             yield now
 
 
-def make_lag(
-    api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag, mtus: Mapping[str, int | None]
-) -> None:
+def make_lag(api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag, mtus: Mapping[str, int | None]) -> None:
     """Make the bridge of a bond, and all in it. *mtus* are those that members ask for, in bytes."""
     names = lag_names(lag.name)
     txn.add(api.add_br(names.bridge, may_exist=True, datapath_type=datapath_type))
