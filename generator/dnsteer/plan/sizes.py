@@ -227,7 +227,8 @@ def _crossing(spec: Spec, plan: Plan) -> str:
         return f"queries that come in by {uplinks[1].name} go to {part.ingress.name}"
     for row in plan.rows.of(ForwardRow):
         if row.out != OUT_SAME:
-            leave = names[row.out]
+            # Else it is the port of tunnels, whose packets leave by an uplink.
+            leave = names.get(row.out) or derived.tunnel_uplink(spec.switch) or ""
             come = next(p.name for p in uplinks if p.name != leave)
             return f"queries that come in by {come} leave by {leave}"
     used = {b.port for pool in spec.pools.values() for b in pool.backends}
