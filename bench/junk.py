@@ -20,7 +20,8 @@ from dnsteer.lint.masks.attackers import Attacker, FieldChoice, Sender
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
 from dnsteer.lint.masks.traversal import LATER
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.spec.derived import gateway_mac, uplink_ports
+from dnsteer.spec.bonds import uplink_ports
+from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.networks import own_vlan
 

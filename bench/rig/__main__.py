@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +84,18 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def installed(names: Sequence[str], folder: Path) -> tuple[dict[str, Peer], list[str]]:
-    """The peers of these *names* whose programs are there, and what is said of the others."""
+def installed(
+    names: Sequence[str], folder: Path, kinds: Mapping[str, type[Peer]] = ALL
+) -> tuple[dict[str, Peer], list[str]]:
+    """The peers of these *names* among *kinds* whose programs are there, and what is said of the others."""
     peers: dict[str, Peer] = {}
     left_out = []
     for name in names:
-        lacking = missing(ALL[name].programs)
+        lacking = missing(kinds[name].programs)
         if lacking:
             left_out.append(f"{name}: missing {', '.join(lacking)}: scripts/packages.sh peers")
         else:
-            peers[name] = ALL[name](folder)
+            peers[name] = kinds[name](folder)
     return peers, left_out
 
 

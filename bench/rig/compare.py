@@ -29,7 +29,7 @@ from typing import Any
 from bench.events import spread
 from bench.hosts import Queries, inside, space
 from bench.machine import idle_seconds, machine
-from bench.rig.__main__ import NEEDED, words
+from bench.rig.__main__ import NEEDED, installed, words
 from bench.rig.asker import SOCKETS, Asker, built_asker
 from bench.rig.network import FAMILIES, SERVERS, Network, figures, missing, wait_for_answer
 from bench.rig.ovn import Ovn
@@ -94,8 +94,7 @@ class Comparison:
             if "udp" in self._peers[name].transports:
                 with self._started(name):
                     first[name] = self._load(Kind("udp", 4), self._seconds, 0)["qps"]
-        slowest = min(first.values())
-        self.rates = [100 * round(slowest * share / 100) for share in SHARES]
+        self.rates = [100 * round(min(first.values()) * share / 100) for share in SHARES if first]
         self._say(f"first look: {first}; rates {self.rates}")
         for turn in range(repeat):
             for name in self._shuffled():
@@ -238,18 +237,13 @@ def main() -> int:
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("bench.rig.compare needs root, for network namespaces")
-    if lacking := missing(NEEDED):
-        sys.exit(f"bench.rig.compare: missing on this machine: {', '.join(lacking)}: make packages")
+    if needed := missing(NEEDED):
+        sys.exit(f"bench.rig.compare: missing on this machine: {', '.join(needed)}: make packages")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # in order: namespaces are removed
-    started, left_out = time.monotonic(), not_here()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dnsteer-rig-") as name:
         folder = Path(name)
-        peers: dict[str, Peer] = {}
-        for wanted in options.peers:
-            if lacking := missing(COMPARED[wanted].programs):
-                left_out.append(f"{wanted}: missing {', '.join(lacking)}: scripts/packages.sh peers")
-            else:
-                peers[wanted] = COMPARED[wanted](folder)
+        peers, lacking = installed(options.peers, folder, COMPARED)
         with Network(folder) as network:
             found = Comparison(
                 network, peers, options.seconds, options.seed, lambda t: print(t, file=sys.stderr, flush=True)
@@ -258,7 +252,7 @@ def main() -> int:
         report = {
             "machine": machine(),
             "peers": {name: about(peer) for name, peer in peers.items()},
-            "left_out": left_out,
+            "left_out": [*not_here(), *lacking],
             "load": {"sockets": SOCKETS, "outstanding": 200, "seconds": options.seconds, "rates": found.rates},
             "servers": SERVERS,
             "slots": SLOTS,

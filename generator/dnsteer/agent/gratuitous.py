@@ -20,7 +20,8 @@ from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
 from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import active_member, port_name
-from dnsteer.spec.derived import bond_members, gateway_mac
+from dnsteer.spec.bonds import bond_members
+from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address

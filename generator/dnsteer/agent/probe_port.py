@@ -12,7 +12,8 @@ from pathlib import Path
 from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.spec.derived import family_of, uplink_devices
+from dnsteer.spec.bonds import uplink_devices
+from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.neighbors import Neighbor, neighbors_of
 from dnsteer.switch.tools import SwitchError

@@ -11,7 +11,7 @@ from dnsteer.bringup.memory import Memory
 from dnsteer.card.eswitch import Eswitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes, flow_limit
-from dnsteer.spec.derived import uplink_devices, uplink_ports
+from dnsteer.spec.bonds import uplink_devices, uplink_ports
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.spec import Flavor, Switch
 

@@ -17,6 +17,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import Sizes, sizes_of
 from dnsteer.render.program import program_text
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.spec import Flavor, Hardware, Switch
@@ -165,9 +166,7 @@ def _threads(switch: Switch) -> Iterator[str]:
         )
         return
     kind = derived.INTERFACE_TYPE[switch.flavor]
-    single = [
-        n for n, p in derived.uplink_devices(switch).items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options
-    ]
+    single = [n for n, p in uplink_devices(switch).items() if (p.type or kind) == "dpdk" and "n_rxq" not in p.options]
     if len(part.pmd_cores) > 1 and single:
         yield (
             f"there are {len(part.pmd_cores)} PMD cores, and uplink {single[0]} has one receive queue, which one core "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dnsteer.capture.frames import TCP, TUNNELS, UDP, CapturedPacket, read_frame
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import bond_members, uplink_ports
 from dnsteer.spec.errors import near
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Switch, Vip
 from dnsteer.spec.model.types import Address
@@ -106,7 +107,7 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> PacketSelection:
     backends = [b for _, each in _serving(spec, vip.pool, pool) for b in each.backends]
     behind = dict.fromkeys(b.port for b in backends if b.port is not None)
     ports = [port for place in behind for port in _ports_at(spec.switch, place)]
-    out = PacketSelection(f"VIP {name}", tuple(dict.fromkeys([*derived.uplink_ports(spec.switch), *ports])))
+    out = PacketSelection(f"VIP {name}", tuple(dict.fromkeys([*uplink_ports(spec.switch), *ports])))
     out.extended = MODES[vip.forwarding].uses_extension(pool)
     for address in vip.addresses:
         out.addresses.add(address.packed)
@@ -120,8 +121,8 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> PacketSelection:
 def _ports_at(switch: Switch, port: str | None) -> tuple[str, ...]:
     """The ports of the bridge by which backends at *port* are, the members of a bond; without one all of uplinks."""
     if port is None:
-        return tuple(derived.uplink_ports(switch))
-    return derived.bond_members(switch, port) or (port,)
+        return tuple(uplink_ports(switch))
+    return bond_members(switch, port) or (port,)
 
 
 def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend]) -> PacketSelection:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dnsteer.card.scalable_functions import CardFunction, functions_of
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.bringup import BringUp, parse_pci
 from dnsteer.spec.model.spec import Flavor, Switch
 

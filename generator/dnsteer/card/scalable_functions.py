@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.spec import Flavor, Switch

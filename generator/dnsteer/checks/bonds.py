@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dnsteer.spec.derived import is_lag, lag_names
+from dnsteer.spec.bonds import is_lag, lag_names
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.bringup import PAGE_SIZES, BringUp

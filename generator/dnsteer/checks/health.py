@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.derived import endpoints
 from dnsteer.spec.errors import Finding, Path, near, show_value
 from dnsteer.spec.health_checks import EffectiveQuery, checked_services, effective_query, service_name
@@ -139,7 +140,7 @@ def _probe_port(scope: Scope, probe: Probe) -> Iterator[Finding]:
     """A port for probes that is another port of the bridge."""
     switch, part = scope.spec.switch, scope.spec.switch.extension
     others = {switch.bridge: "the bridge's own port"}
-    others |= dict.fromkeys(derived.uplink_devices(switch), "an uplink or of one")
+    others |= dict.fromkeys(uplink_devices(switch), "an uplink or of one")
     others |= dict.fromkeys(switch.uplinks, "an uplink") | dict.fromkeys(switch.ports, "a port of backends")
     if part is not None:
         others |= dict.fromkeys((part.ingress.port, part.egress.port), "the extension's")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dnsteer.checks.bonds import check_bonds
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_ports
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
@@ -41,7 +42,7 @@ def _datapath_type(scope: Scope) -> Iterator[Finding]:
 
 def _ports(scope: Scope) -> Iterator[Finding]:
     switch = scope.spec.switch
-    count = len(derived.uplink_ports(switch)) + len(switch.ports)
+    count = len(uplink_ports(switch)) + len(switch.ports)
     if count > derived.MAX_PORTS:
         yield scope.finding(
             ("switch",),

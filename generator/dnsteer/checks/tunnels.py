@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.checks.addresses import all_addresses
-from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.tunnels import TUNNELS, tunnel_kinds
 
 _AT: Path = ("switch", "tunnel")
 
@@ -19,9 +19,9 @@ def check_tunnels(scope: Scope) -> Iterator[Finding]:
     part = scope.spec.switch.tunnel
     if part is None:
         return
-    kinds = derived.tunnels(scope.spec)
+    kinds = tunnel_kinds(scope.spec)
     if not kinds:
-        words = ", ".join(word.value for word in derived.TUNNELS)
+        words = ", ".join(word.value for word in TUNNELS)
         yield scope.finding(
             _AT,
             "tunnel, and no VIP whose queries go into one",

@@ -12,6 +12,7 @@ from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.networks import has_vlans, own_vlan, show_vlan, vlan_of
+from dnsteer.spec.tunnels import TUNNELS
 
 
 def check_vlans(scope: Scope) -> Iterator[Finding]:
@@ -46,7 +47,7 @@ def _of_several_uplinks(scope: Scope) -> Iterator[Finding]:
     if len(set(vlans.values())) < 2:
         return
     shown = ", ".join(f"{name} {vlan}" for name, vlan in vlans.items())
-    tunneled = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding in derived.TUNNELS}
+    tunneled = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding in TUNNELS}
     for name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends):
             if backend.port is None and backend.vlan is None and name not in tunneled:

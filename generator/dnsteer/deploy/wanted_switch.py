@@ -21,6 +21,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.tunnels import tunnel_kinds
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -101,7 +102,7 @@ class WantedSwitch:
     def concerns_tunnels(self) -> bool:
         """Whether the spec has tunnels, or that which is applied does."""
         before = None if self.same_spec else self.applied_spec
-        return any(derived.tunnels(spec) for spec in (self.loaded.spec, before) if spec is not None)
+        return any(tunnel_kinds(spec) for spec in (self.loaded.spec, before) if spec is not None)
 
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.

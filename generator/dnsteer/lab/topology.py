@@ -25,6 +25,7 @@ from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.neighbors import asked_address, is_followed, spec_with_macs
 from dnsteer.spec.networks import has_vlans
+from dnsteer.spec.tunnels import tunnel_kinds
 
 MAX_SERVERS = 128
 """Maximum number of name servers: each is three processes of about 10 MB."""
@@ -335,8 +336,8 @@ def _check(topology: Topology, most_servers: int) -> None:
             "the lab's networks have no tags, and the spec has networks with a VLAN of their own: leave out vlan for the "
             "lab; `dnsteer check` proves the tags"
         )
-    if derived.tunnels(topology.spec):
-        words = " and ".join(word.value for word in derived.tunnels(topology.spec))
+    if tunnel_kinds(topology.spec):
+        words = " and ".join(word.value for word in tunnel_kinds(topology.spec))
         raise TopologyError(
             f"the lab's name servers do not take Ethernet out of tunnels, and the spec has forwarding {words}: use dsr for "
             "the lab; `dnsteer check` proves the tunnels"

@@ -11,7 +11,7 @@ from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.offload.datapath_flow import read_flow
 from dnsteer.offload.judge import join_reasons, judge
 from dnsteer.offload.offload_context import eswitch_setup
-from dnsteer.spec.derived import is_lag
+from dnsteer.spec.bonds import is_lag
 from dnsteer.spec.model.spec import Flavor
 
 LAG_IN_SOFTWARE = Code("DNS028", Severity.WARNING, "What leaves by a bond by LACP is not all in hardware")

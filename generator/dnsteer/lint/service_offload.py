@@ -19,7 +19,7 @@ from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.split import size_of
 from dnsteer.slots.dp_hash import SAME_IN_ALL_RELEASES
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.spec import Flavor, Hardware

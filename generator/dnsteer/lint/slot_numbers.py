@@ -13,6 +13,7 @@ from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.plan.pool_slots import used_weights, worst_of
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.spec import Pool, Spec
 from dnsteer.tables.passes import passes_of, query_rules
 from dnsteer.tables.vip import ServiceRow
@@ -49,7 +50,7 @@ def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
     kinds = {name: len(rules.kinds) for name, rules in query_rules(spec, MODES).items()}
     alike: dict[tuple[int, int], list[_Advice]] = defaultdict(list)
     for name, sets in used_weights(spec).items():
-        slots, uplinks = derived.slot_count(spec, spec.pools[name]), len(derived.uplink_devices(spec.switch))
+        slots, uplinks = derived.slot_count(spec, spec.pools[name]), len(uplink_devices(spec.switch))
         rules = uplinks * (kinds[name] if name in twice else services[name])
         better = _better(spec, spec.pools[name], sets, rules)
         if better is not None:

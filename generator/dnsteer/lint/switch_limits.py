@@ -13,7 +13,7 @@ from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.offload_context import CT_IPV6, dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.plan.sizes import FLOW_LIMIT as DEFAULT_FLOW_LIMIT
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.model.spec import Flavor
 
 FLOW_LIMIT = Code("DNS013", Severity.WARNING, "More datapath flows than flow-limit allows")

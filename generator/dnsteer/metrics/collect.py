@@ -33,7 +33,7 @@ from dnsteer.render.flows import Flow
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.bonds import uplink_ports
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor

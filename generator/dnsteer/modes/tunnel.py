@@ -16,6 +16,7 @@ from dnsteer.spec.model.families import ANY, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.spec import Backend, Flavor, Forwarding, Pool, Switch, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.tunnels import TUNNELS, outer_address, tunnel_bytes, tunnel_uplink
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.forward import ForwardRow
 
@@ -38,20 +39,20 @@ class SwitchTunnel(OwnsVip):
 
     def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
         """Return the VIP's address in a tunnel to the backend."""
-        end = derived.outer_address(backend)
+        end = outer_address(backend)
         return BackendEnd(address, tunnel=end) if end is not None else None
 
     def mtu_excess(self, vip: Vip, pool: Pool) -> int:
         """What the longest tunnel to a backend adds."""
-        kind = derived.TUNNELS[self.word]
-        ends = (derived.outer_address(backend) for backend in pool.backends)
-        return max(derived.tunnel_bytes(kind, end) for end in ends if end is not None)
+        kind = TUNNELS[self.word]
+        ends = (outer_address(backend) for backend in pool.backends)
+        return max(tunnel_bytes(kind, end) for end in ends if end is not None)
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """Yield the row that sets the MAC address inside, and the tunnel's end and key."""
-        end, part = derived.outer_address(slots.pool.backends[index]), ctx.spec.switch.tunnel
+        end, part = outer_address(slots.pool.backends[index]), ctx.spec.switch.tunnel
         if reached == ANY and end is not None and part is not None:
-            tunnel = derived.TUNNELS[self.word].port, str(end), part.key
+            tunnel = TUNNELS[self.word].port, str(end), part.key
             yield forward_row(ctx, slots, index, self, ANY, tunnel=tunnel)
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
@@ -86,7 +87,7 @@ class SwitchTunnel(OwnsVip):
                 "vlans: untagged, or the key vlan of uplinks",
                 "a tunnel leaves in one VLAN, that of its uplink",
             )
-        if derived.tunnel_uplink(switch) is None:
+        if tunnel_uplink(switch) is None:
             yield scope.finding(
                 at,
                 f"{word}, and no uplink with a next_hop",
@@ -96,12 +97,12 @@ class SwitchTunnel(OwnsVip):
 
     def _backends(self, scope: Scope, name: str) -> Iterator[Finding]:
         switch, word = scope.spec.switch, self.word.value
-        part, uplink = switch.tunnel, derived.tunnel_uplink(switch)
+        part, uplink = switch.tunnel, tunnel_uplink(switch)
         own = {part.ipv4, part.ipv6} - {None} if part is not None else set()
         told: set[int] = set()
         users = {vip: used for vip, used in scope.spec.vips.items() if used.pool == name}
         for vip, used in users.items():
-            if used.forwarding not in derived.TUNNELS:
+            if used.forwarding not in TUNNELS:
                 first = next(first for first, other in users.items() if other.forwarding is self.word)
                 yield scope.finding(
                     ("vips", vip, "forwarding"),
@@ -126,7 +127,7 @@ class SwitchTunnel(OwnsVip):
                     "the MAC address of the interface at the end of the tunnel",
                     "nobody can ask through a tunnel: give the interface a MAC address of your choice, and write it here",
                 )
-            end = derived.outer_address(backend)
+            end = outer_address(backend)
             if end is None or part is None:
                 continue
             if end in own:

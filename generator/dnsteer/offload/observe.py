@@ -18,7 +18,7 @@ from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.datapaths import actual_name

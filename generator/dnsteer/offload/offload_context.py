@@ -12,7 +12,7 @@ from dnsteer.offload.judge import OffloadContext
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
-from dnsteer.spec.derived import uplink_ports
+from dnsteer.spec.bonds import uplink_ports
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection, Switch
 from dnsteer.tables.access import ListedServiceRow

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE, TUNNELS, is_lag, probe_mac, tunnels, uplink_ports
+from dnsteer.spec.bonds import is_lag, uplink_ports
+from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
+from dnsteer.spec.tunnels import TUNNELS, tunnel_kinds
 from dnsteer.tables.order import TABLES
 
 DATAPATH_TYPE = {
@@ -104,7 +106,7 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     if switch.probe is not None:
         mac = probe_mac(switch, switch.probe)
         ports += (WantedPort(switch.probe.port, "port for probes", "internal", {}, mac),)
-    found = tunnels(spec)
+    found = tunnel_kinds(spec)
     ports += tuple(WantedPort(k.port, "port of tunnels", k.type, TUNNEL_OPTIONS) for k in found.values())
     kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
     return WantedBridge(

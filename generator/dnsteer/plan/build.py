@@ -13,6 +13,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.neighbors import with_macs
+from dnsteer.spec.tunnels import tunnel_kinds
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, Subject, cookie
 from dnsteer.tables.forward import ForwardRow
@@ -58,7 +59,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         has_client_networks=ctx.vlans.splits,
         has_own_traffic=has_own_traffic(ctx.rows),
         follows_ipv6=any(n.family == "ipv6" for n in ctx.neighbors),
-        tunnel_ports=tuple((kind.port, kind.type) for kind in derived.tunnels(ctx.spec).values()),
+        tunnel_ports=tuple((kind.port, kind.type) for kind in tunnel_kinds(ctx.spec).values()),
     )
 
 

@@ -14,10 +14,11 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.derived import uplink_devices
+from dnsteer.spec.bonds import is_lag, uplink_devices
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.spec.neighbors import asked_address
+from dnsteer.spec.tunnels import tunnel_uplink
 from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
@@ -212,7 +213,7 @@ def _by_address(spec: Spec) -> dict[str, Backend]:
 
 def _crossing(spec: Spec, plan: Plan) -> str:
     """The first way by which packets change their port, where there is more than one uplink."""
-    lag = next((name for name, uplink in spec.switch.uplinks.items() if derived.is_lag(uplink)), None)
+    lag = next((name for name, uplink in spec.switch.uplinks.items() if is_lag(uplink)), None)
     if lag is not None:
         return f"what comes in by one member of {lag} leaves by any, or by another port"
     uplinks = [p for p in plan.rows.of(PortRow) if p.uplink]
@@ -228,7 +229,7 @@ def _crossing(spec: Spec, plan: Plan) -> str:
     for row in plan.rows.of(ForwardRow):
         if row.out != OUT_SAME:
             # Else it is the port of tunnels, whose packets leave by an uplink.
-            leave = names.get(row.out) or derived.tunnel_uplink(spec.switch) or ""
+            leave = names.get(row.out) or tunnel_uplink(spec.switch) or ""
             come = next(p.name for p in uplinks if p.name != leave)
             return f"queries that come in by {come} leave by {leave}"
     used = {b.port for pool in spec.pools.values() for b in pool.backends}

@@ -28,7 +28,7 @@ from dnsteer.render.meters import render_meters
 from dnsteer.render.program import program_text
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
-from dnsteer.spec.derived import lag_names
+from dnsteer.spec.bonds import lag_names
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.neighbors import stand_ins_text
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_network
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.client_prefix import ClientPrefix
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.limits import MAX_COPIES
-from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
@@ -28,7 +27,6 @@ from dnsteer.spec.model.spec import (
     ServiceEntry,
     Spec,
     Switch,
-    Uplink,
     Vip,
 )
 from dnsteer.spec.model.tracking import Tracking
@@ -51,21 +49,6 @@ class FlavorLimits:
 
     max_dp_hash_slots: int
     why_no_dp_hash: str = ""
-
-
-@dataclass(frozen=True)
-class TunnelKind:
-    """A kind of tunnel: its *port* on the bridge, the port's *type* in OVSDB, and how its packets look.
-
-    *protocol* is that of the outer IP header, *udp_port* their destination port (0: no UDP), *header* the bytes between the
-    outer IP header and the frame inside. The names of the ports are fixed: Open vSwitch takes one such port of a kind only.
-    """
-
-    port: str
-    type: str
-    protocol: int
-    udp_port: int
-    header: int
 
 
 SOURCE_PORT_SLOTS = 256
@@ -205,49 +188,6 @@ def probe_uplink(switch: Switch, probe: Probe) -> str:
     return probe.uplink or next(iter(switch.uplinks))
 
 
-def is_lag(uplink: Uplink) -> bool:
-    """Whether an uplink is a bond by LACP: a port of the bridge, behind which Open vSwitch has a bond of its own."""
-    return uplink.members is not None and uplink.mode == "lacp"
-
-
-def bond_members(switch: Switch, name: str) -> tuple[str, ...]:
-    """The ports of the bridge of which flows choose one, the preferred one first; none where *name* is a port itself."""
-    uplink = switch.uplinks.get(name)
-    return tuple(uplink.members) if uplink is not None and uplink.members and not is_lag(uplink) else ()
-
-
-def uplink_ports(switch: Switch) -> dict[str, Device]:
-    """The ports of the bridge by which queries come in: each uplink, or in its place the members that flows choose of."""
-    found: dict[str, Device] = {}
-    for name, uplink in switch.uplinks.items():
-        if is_lag(uplink):
-            found[name] = Device(type="patch", options={"peer": lag_names(name).peer})
-        else:
-            found |= uplink.members or {name: uplink}
-    return found
-
-
-def uplink_devices(switch: Switch) -> dict[str, Device]:
-    """The devices by which queries come in: each uplink, or in its place the members of a bond of either kind."""
-    found: dict[str, Device] = {}
-    for name, uplink in switch.uplinks.items():
-        found |= uplink.members or {name: uplink}
-    return found
-
-
-class LagNames(NamedTuple):
-    """What stands for a bond by LACP in OVSDB: its bridge, the bond there, and the patch port there."""
-
-    bridge: str
-    bond: str
-    peer: str
-
-
-def lag_names(uplink: str) -> LagNames:
-    """The names of a bond by LACP, whose patch port of the balancer's bridge has the name of the *uplink*."""
-    return LagNames(f"{uplink}-lag", f"{uplink}-bond", f"{uplink}-peer")
-
-
 def members(pool: Pool, reached: Reach) -> list[Backend]:
     """Backends that have an address by which they are reached, in the order of the spec."""
     if reached == "any":
@@ -271,52 +211,6 @@ def tunnel_end(backend: Backend, family: Family) -> Address | None:
     """Where a tunnel for packets in *family* ends: at the backend's address in that family, or else at its other one."""
     own, other = (backend.ipv4, backend.ipv6) if family == "ipv4" else (backend.ipv6, backend.ipv4)
     return own if own is not None else other
-
-
-TUNNELS: dict[Forwarding, TunnelKind] = {
-    Forwarding.VXLAN: TunnelKind("dns-vxlan", "vxlan", 17, 4789, 16),
-    Forwarding.GENEVE: TunnelKind("dns-geneve", "geneve", 17, 6081, 16),
-    Forwarding.GRE: TunnelKind("dns-gre", "gre", 47, 0, 8),
-}
-"""The forwardings whose queries Open vSwitch sends through tunnels."""
-_INNER_ETHERNET = 14
-
-
-def tunnels(spec: Spec) -> dict[Forwarding, TunnelKind]:
-    """The kinds of tunnels that VIPs use."""
-    used = {vip.forwarding for vip in spec.vips.values()}
-    return {word: kind for word, kind in TUNNELS.items() if word in used}
-
-
-def outer_address(backend: Backend) -> Address | None:
-    """Where a tunnel to a backend ends: at its IPv4 address, if it has both."""
-    return backend.ipv4 if backend.ipv4 is not None else backend.ipv6
-
-
-def tunnel_ends(spec: Spec) -> list[Address]:
-    """The addresses of backends at which tunnels of Open vSwitch end, each once."""
-    pools = dict.fromkeys(vip.pool for vip in spec.vips.values() if vip.forwarding in TUNNELS)
-    ends = (outer_address(backend) for name in pools for backend in spec.pools[name].backends)
-    return list(dict.fromkeys(end for end in ends if end is not None))
-
-
-def tunnel_bytes(kind: TunnelKind, end: Address) -> int:
-    """The bytes that a tunnel to *end* adds to a packet: the Ethernet header inside, the tunnel's own, and the outer IP."""
-    return _INNER_ETHERNET + kind.header + (IPV4_HEADER if end.version == 4 else IPV6_HEADER)
-
-
-def tunnel_uplink(switch: Switch) -> str | None:
-    """The uplink by which tunnels leave: the first with a next hop."""
-    return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
-
-
-def tunnel_gateway(own: Address) -> Address:
-    """The next hop of tunnels as Open vSwitch knows it: the other address of the /31 or /127 that *own* is in.
-
-    It needs one to choose the source address. No packet has it, and nobody else is asked for it: the bridge answers with the
-    MAC address of the uplink's next hop.
-    """
-    return type(own)(int(own) ^ 1)
 
 
 def hash_fields(pool: Pool) -> list[str]:

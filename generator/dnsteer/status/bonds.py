@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dnsteer.spec import derived
+from dnsteer.spec.bonds import is_lag
 from dnsteer.spec.model.spec import Switch
 from dnsteer.switch.bridge_rows import Bridge, Interface
 
@@ -72,7 +72,7 @@ def view_bonds(switch: Switch, bridge: Bridge | None) -> tuple[BondView, ...]:
     """All bonds by what the database says of their ports. What it does not say of a link is no reason to call it down."""
     found = bonds_of(switch).items()
     return tuple(
-        _lag(name, members, bridge) if derived.is_lag(switch.uplinks[name]) else _view(name, members, bridge)
+        _lag(name, members, bridge) if is_lag(switch.uplinks[name]) else _view(name, members, bridge)
         for name, members in found
     )
 

@@ -21,7 +21,7 @@ from dnsteer.proof.reference.packets import AddressService, Expectation, Referen
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.render.templates import active_member
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.derived import bond_members
+from dnsteer.spec.bonds import bond_members
 from dnsteer.spec.errors import show_path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnsteer.plan.bridge import TUNNEL_PORTS, WantedBridge, WantedLag, WantedPort
-from dnsteer.spec.derived import lag_names, tunnels
+from dnsteer.spec.bonds import lag_names
 from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.tunnels import tunnel_kinds
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge, Interface, Lag
 from dnsteer.switch.lags import difference, in_the_way, make_lag, remove_lags
@@ -131,7 +132,7 @@ def _of_lags(want: WantedBridge, have: Mapping[str, Lag]) -> Iterator[BridgeDiff
 
 def path_of_port(spec: Spec, port: str) -> Path:
     """Return the path of the port in the spec."""
-    if any(port == kind.port for kind in tunnels(spec).values()):
+    if any(port == kind.port for kind in tunnel_kinds(spec).values()):
         return ("switch", "tunnel")
     if spec.switch.probe is not None and port == spec.switch.probe.port:
         return ("switch", "probe")

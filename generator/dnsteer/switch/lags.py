@@ -12,7 +12,7 @@ from typing import Any
 
 from dnsteer.plan.bridge import WantedBridge, WantedLag, WantedPort
 from dnsteer.plan.lag_settings import CONFIG, LACP, MODE, NO_VLAN, OF_KEY, UPLINK_KEY
-from dnsteer.spec.derived import lag_names
+from dnsteer.spec.bonds import lag_names
 from dnsteer.switch.bridge_rows import Interface, Lag
 from dnsteer.switch.state import OWNER_KEY
 

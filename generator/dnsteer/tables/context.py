@@ -18,6 +18,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
 from dnsteer.spec.neighbors import Neighbor, neighbors_of
+from dnsteer.spec.tunnels import tunnel_kinds
 from dnsteer.spec.workers import has_workers
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.passes import passes_of
@@ -95,7 +96,7 @@ class Context:
 
     @property
     def _tunnel_ports(self) -> list[str]:
-        return [kind.port for kind in derived.tunnels(self.spec).values()]
+        return [kind.port for kind in tunnel_kinds(self.spec).values()]
 
     @cached_property
     def pool_numbers(self) -> dict[str, int]:

@@ -95,7 +95,7 @@ def _pools_by_address(ctx: Context) -> dict[tuple[str, Family], tuple[Subject, d
 
 def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept: Sequence[str]) -> Iterator[CopyRow]:
     """Yield the copies for the backends of *pools*, and first those of connections to the pools that are *kept*."""
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec import bonds, derived  # here, since the quick verbs do without it
 
     backends = [b for name in pools for b in derived.members(ctx.spec.pools[name], family) if b.mac]
     of_pools = f"pool {pools[0]}" if len(pools) == 1 else f"pools {' and '.join(pools)}"
@@ -108,7 +108,7 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
         if b.mac
     }
     for uplink in ctx.spec.switch.uplinks:
-        ports = derived.bond_members(ctx.spec.switch, uplink) or (uplink,)
+        ports = bonds.bond_members(ctx.spec.switch, uplink) or (uplink,)
         for mark, backend in marks.items():
             for port in ports:
                 yield CopyRow(subject, receivers, port, (_copy(ctx, backend, uplink),), mark)
@@ -120,13 +120,13 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family, kept
 
 
 def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.bonds import bond_members  # here, since the quick verbs do without it
     from dnsteer.spec.networks import vlan_of
 
     port = "" if backend.port in (None, uplink) else backend.port or ""
     tag = ctx.vlans.tag_alone(vlan_of(ctx.spec.switch, backend))
     switch = ctx.spec.switch
-    return BackendCopy(backend.mac, port, not port or port in switch.uplinks, tag, derived.bond_members(switch, port))
+    return BackendCopy(backend.mac, port, not port or port in switch.uplinks, tag, bond_members(switch, port))
 
 
 def _none(_: Context) -> Iterator[ErrorRow]:

@@ -100,7 +100,7 @@ class TunnelRow(NamedTuple):
 
 def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow | TunnelRow]:
     """Yield a row for each uplink, port of backends, port for probes, neighbour that is asked, and family of tunnels."""
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec import bonds, derived  # here, since the quick verbs do without it
     from dnsteer.spec.model.next_hop import router_mac
 
     switch, vlans = ctx.spec.switch, ctx.vlans
@@ -115,7 +115,7 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow | TunnelRow]:
             router = switch.uplinks[name].next_hop if is_uplink else None
             next_hops = router_mac(router, "ipv4") or "", router_mac(router, "ipv6") or ""
             here = vlans.networks(name), vlans.tag_of_port(name)
-            members = derived.bond_members(switch, name)
+            members = bonds.bond_members(switch, name)
             for port in members or (name,):
                 bond = name if members else ""
                 yield PortRow(subject, port, number, is_uplink, next_hops, out, *here, bond, members)
@@ -128,21 +128,21 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow | TunnelRow]:
             number = 1 << 38 | numbers[f"{n.address}/{n.port}"]
             subject = ctx.subject(Category.PROBE, number, n.title, n.path)
             tags = vlans.match(n.vlan), vlans.tag(n.vlan), vlans.untag
-            members = derived.bond_members(switch, n.port)
+            members = bonds.bond_members(switch, n.port)
             yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port, *tags, members)
     yield from _tunnels(ctx)
 
 
 def _tunnels(ctx: Context) -> Iterator[TunnelRow]:
     """Yield the families of tunnels that backends need."""
-    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec import derived, tunnels  # here, since the quick verbs do without it
     from dnsteer.spec.model.next_hop import router_mac
 
-    switch, kinds = ctx.spec.switch, derived.tunnels(ctx.spec)
-    part, uplink = switch.tunnel, derived.tunnel_uplink(switch)
+    switch, kinds = ctx.spec.switch, tunnels.tunnel_kinds(ctx.spec)
+    part, uplink = switch.tunnel, tunnels.tunnel_uplink(switch)
     if part is None or uplink is None or not kinds:
         return
-    families = {derived.family_of(end) for end in derived.tunnel_ends(ctx.spec)}
+    families = {derived.family_of(end) for end in tunnels.tunnel_ends(ctx.spec)}
     for number, (family, own) in enumerate((("ipv4", part.ipv4), ("ipv6", part.ipv6))):
         if own is None or family not in families:
             continue
@@ -152,7 +152,7 @@ def _tunnels(ctx: Context) -> Iterator[TunnelRow]:
             str(own),
             tuple(dict.fromkeys(kind.protocol for kind in kinds.values())),
             ctx.ports[uplink],
-            str(derived.tunnel_gateway(own)),
+            str(tunnels.tunnel_gateway(own)),
             router_mac(switch.uplinks[uplink].next_hop, derived.family_of(own)) or "",
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dnsteer.spec import derived
+from dnsteer.spec.bonds import uplink_devices
 from dnsteer.spec.health_checks import own_slots, service_name
 from dnsteer.spec.loaded import with_slots
 from dnsteer.spec.model.spec import AUTO, Flavor, Forwarding, Pool, Spec
@@ -58,7 +59,7 @@ def query_rules(spec: Spec, modes: Modes) -> dict[str, QueryRules]:
         if modes[vip.forwarding].uses_extension(pool):
             continue
         if vip.pool not in found:
-            slots, uplinks = derived.slot_count(spec, pool), len(derived.uplink_devices(spec.switch))
+            slots, uplinks = derived.slot_count(spec, pool), len(uplink_devices(spec.switch))
             found[vip.pool] = QueryRules(slots, uplinks, has_workers(pool), own_slots(spec, vip.pool))
         rules, endpoints = found[vip.pool], derived.endpoints(vip)
         rules.services += len(vip.addresses) * len(endpoints)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
-from dnsteer.spec.derived import bond_members, gateway_mac, routed_prefixes, uplink_ports
+from dnsteer.spec.bonds import bond_members, uplink_ports
+from dnsteer.spec.derived import gateway_mac, routed_prefixes
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network
 from dnsteer.spec.networks import NO_VLAN, networks_of, own_vlan
