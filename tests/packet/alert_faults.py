@@ -246,12 +246,14 @@ def tracker_is_nearly_full(it: Watched) -> Iterator[None]:
 
 
 @contextmanager
-def member_has_no_link(it: Watched) -> Iterator[None]:
-    it.switch.appctl("netdev-dummy/set-admin-state", "m1", "down")
+def no_link(it: Watched, *members: str) -> Iterator[None]:
+    for member in members:
+        it.switch.appctl("netdev-dummy/set-admin-state", member, "down")
     try:
         yield
     finally:
-        it.switch.appctl("netdev-dummy/set-admin-state", "m1", "up")
+        for member in members:
+            it.switch.appctl("netdev-dummy/set-admin-state", member, "up")
 
 
 @contextmanager

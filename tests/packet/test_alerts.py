@@ -82,7 +82,10 @@ FAULTS = {
     "DnsteerManyDrops": Fault(faults.flood, {}),
     "DnsteerVipLimited": Fault(faults.vip_is_flooded, {"vip": "kept", "kind": "queries"}),
     "DnsteerTrackingNearlyFull": Fault(faults.tracker_is_nearly_full, {"bridge": "br-dns"}),
-    "DnsteerUplinkMemberDown": Fault(faults.member_has_no_link, {"uplink": "bond0", "member": "m1"}),
+    "DnsteerUplinkMemberDown": Fault(lambda it: faults.no_link(it, "m1"), {"uplink": "bond0", "member": "m1"}),
+    "DnsteerUplinkBondIdle": Fault(
+        lambda it: faults.no_link(it, "m0", "m1"), {"uplink": "bond0"}, ("DnsteerUplinkMemberDown",)
+    ),
     "DnsteerSwitchAway": Fault(faults.switch_dies, {}, (_SILENT,)),
     "DnsteerTablesNotAsRecorded": Fault(faults.tables_are_gone, {}, ("DnsteerDriftNotRepaired", _SILENT)),
     "DnsteerDriftNotRepaired": Fault(faults.flow_is_gone, {}),

@@ -177,6 +177,12 @@ def test_foreign_bridges_and_ports_are_left_alone(scripts: Scripts) -> None:
     assert code == 1
     assert "port p0 is on bridge ovsbr1; take it off: ovs-vsctl del-port ovsbr1 p0" in said
     assert "CREATE_OVS_BRIDGES" in said
+    scripts.switch.vsctl(
+        "del-port", "p0", "--", "add-bond", "ovsbr1", "bond0-bond", "p0", "p1", "bond_mode=balance-tcp"
+    )
+    scripts.switch.vsctl("set", "Bridge", "ovsbr1", "external_ids:dnsteer=bond")
+    code, _, said = scripts.run("40-bridge.sh")
+    assert code == 1 and "port p0 is in a bond by LACP that dnsteer apply has made: run dnsteer apply" in said
     scripts.switch.vsctl("del-br", "br-dns", "--", "add-br", "br-dns")
     code, _, said = scripts.run("40-bridge.sh")
     assert code == 1

@@ -108,8 +108,16 @@ def as_it_is(switch: Switch, name: str = "br-dns") -> object:
     with Database(switch.database) as base:
         bridge = base.bridge(name)
     assert bridge is not None
-    ports = {n: (p.type, dict(p.options), p.ours, p.port) for n, p in bridge.ports.items()}
-    return ports, {n: (lag.lag, lag.differs, lag.datapath_type) for n, lag in bridge.lags.items()}, switch.tables()
+    ports = {n: (p.type, dict(p.options), p.ours, p.port, p.mtu) for n, p in bridge.ports.items()}
+    lags = {
+        n: (lag.lag, lag.differs, lag.datapath_type, {m: now.mtu for m, now in lag.interfaces.items()})
+        for n, lag in bridge.lags.items()
+    }
+    return ports, lags, switch.tables()
+
+
+def mtus(switch: Switch) -> list[str]:
+    return [switch.vsctl("get", "Interface", p, "mtu").strip() for p in ("p0", "p1")]
 
 
 @pytest.fixture
@@ -122,9 +130,15 @@ def own(shared: Switch) -> Switch:
 def test_queries_and_answers_use_both_members(own: Switch, tmp_path: Path) -> None:
     spec, does = lacp_spec(tmp_path, own.dir), on(own)
     assert "make bond bond0 by LACP of p0, p1" in does("plan", spec).out + does("apply", spec, "--yes").out
+    wait(lambda: not any(active for _, _, active in links(own)), lambda: str(links(own)))
+    alone = does("status", "--no-rates")
+    assert (alone.code, "bond bond0: no partner answers by LACP: nothing passes by it" in alone.out) == (3, True), (
+        alone.out
+    )
     with partner(own, tmp_path):
         wait(lambda: has_both(own), lambda: own.appctl("lacp/show"))
         assert links(own) == [("p0", "up", True), ("p1", "up", True)]
+        assert does("status", "--no-rates").code == 0
         assert does("verify", spec).code == 0, does("verify", spec).out
         before = [sent(own, p) for p in ("p0", "p1")]
         ask(own)
@@ -177,7 +191,9 @@ def test_an_apply_that_fails_leaves_the_bond_as_it_was(own: Switch, tmp_path: Pa
     lacp = lacp_spec(tmp_path, own.dir)
     there = tmp_path / "there.yaml"
     there.write_text(lacp.read_text().replace("mode: lacp", f"mode: {before}"))
-    seen = applied(own, there)
+    applied(own, there)
+    own.vsctl("set", "Interface", "p0", "mtu_request=9000")
+    seen = as_it_is(own)
     broken = tmp_path / "broken.yaml"
     broken.write_text(
         lacp.read_text().replace("      mode: lacp", f"        p2: {{type: nonexistent}}\n      mode: {after}")
@@ -186,6 +202,31 @@ def test_an_apply_that_fails_leaves_the_bond_as_it_was(own: Switch, tmp_path: Pa
     assert (done.code, "p2" in done.err) == (1, True), done.err
     assert as_it_is(own) == seen
     assert on(own)("verify", there).code == 0
+
+
+def test_members_keep_the_mtu_of_bring_up(own: Switch, tmp_path: Path) -> None:
+    lacp = lacp_spec(tmp_path, own.dir)
+    jumbo = tmp_path / "jumbo.yaml"
+    jumbo.write_text(lacp.read_text().replace("  gratuitous:", "  bringup: {mtu: 9000}\n  gratuitous:"))
+    backup = tmp_path / "backup.yaml"
+    backup.write_text(lacp.read_text().replace("mode: lacp", "mode: active-backup"))
+    for file in (jumbo, backup, lacp):  # the others keep what is there
+        applied(own, file)
+        assert mtus(own) == ["9000", "9000"], file
+
+
+def test_teardown_takes_the_bridges_of_bonds_that_are_its_own(own: Switch, tmp_path: Path) -> None:
+    applied(own, lacp_spec(tmp_path, own.dir))
+    other = lacp_spec(tmp_path, own.dir, BACKUP.replace("bond0", "bond1"), "other.yaml")
+    own.vsctl("add-br", "bond1-lag", "--", "set", "Bridge", "bond1-lag", "datapath_type=netdev")  # somebody else's
+    assert run("bringup", other, "-o", tmp_path / "scripts").code == 0
+    env = {**os.environ, "OVS_RUNDIR": str(own.dir), "DNSTEER_DB": own.database, "DNSTEER_ROOT": str(tmp_path / "root")}
+    done = subprocess.run(
+        ["sh", tmp_path / "scripts" / "teardown.sh", "--yes"], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "bridge bond0-lag is gone" in done.stdout, done.stderr
+    assert own.bridges() == ["bond1-lag"]
+    own.vsctl("del-br", "bond1-lag")
 
 
 def test_what_others_do_to_the_bond_is_named_and_put_right(own: Switch, tmp_path: Path) -> None:
@@ -208,7 +249,9 @@ def test_a_bridge_of_somebody_else_is_refused_and_untouched(own: Switch, tmp_pat
     own.vsctl("add-br", "bond0-lag", "--", "set", "Bridge", "bond0-lag", "datapath_type=netdev")
     before = own.conf()
     done = on(own)("apply", lacp_spec(tmp_path, own.dir), "--yes")
-    assert done.code == 1 and "bridge bond0-lag is not dnsteer's, and the bond bond0 by LACP needs one" in done.err
+    assert (
+        done.code == 1 and "bridge bond0-lag was not made for br-dns, and the bond bond0 by LACP needs one" in done.err
+    )
     assert own.conf() == before
 
 

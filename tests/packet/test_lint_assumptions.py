@@ -112,6 +112,7 @@ def test_no_note_about_ipv6_where_a_hash_keeps_tracking_off() -> None:
         ("ct-nat", 2000, True),  # a SYN without an answer is remembered for 30 s
         ("nat\n    keep: connections", 80, False),
         ("nat\n    keep: connections", 100, True),  # all for the idle time of 10 minutes
+        ("nat\n    keep: connections", 10_000, True),  # more than a tracker can have
     ],
 )
 def test_a_tracker_that_limits_of_syn_can_fill(forwarding: str, rate: int, full: bool) -> None:
@@ -121,7 +122,9 @@ def test_a_tracker_that_limits_of_syn_can_fill(forwarding: str, rate: int, full:
     for each in found:
         assert each.path == ("vips", "resolver", "limits", "tcp_syn")
         assert f"lets {rate:,} connections a second begin" in each.text and "with its 50,000" in each.text
-        assert "switch.tracking.connections to 60,000" in each.advice
+        more = "" if rate == 10_000 else "switch.tracking.connections to 60,000, or "
+        shorter = "a shorter idle time, or " if "keep" in forwarding else ""
+        assert each.advice == f"set {more}{shorter}lower limits"
     assert "DNS026" not in codes_of(report("ct-nat", "ovs-doca"))  # nothing is said of how many begin
 
 

@@ -111,7 +111,7 @@ class BlueField:
                 "name": p.name,
                 "type": p.type,
                 "options": ovsdb_map(dict(p.options)),
-                "mtu": 9000,
+                "mtu": ["set", []] if p.is_tunnel else 9000,
                 "ofport": n,
                 "error": ["set", []],
             }

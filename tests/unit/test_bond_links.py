@@ -40,9 +40,11 @@ def test_the_links_of_a_bond_in_words(
     (found,) = view_bonds(spec.switch, bridge)
     assert found.text == f"bond0 ({mode}): {text}"
     assert (_words(found) if found.down or not found.active else "") == said
+    idle = {"p0 down; p1 down": "no member has a link", "p0 up; p1 up": "no partner answers by LACP"}
+    assert found.idle == idle.get(text, "")
 
 
 def test_without_a_bridge_no_link_is_called_down() -> None:
     spec = load(SPEC.replace("    p0:\n", "    bond0: {members: {p0: , p1: }, mode: lacp}\n")).spec
     (found,) = view_bonds(spec.switch, None)
-    assert (found.down, found.active) == ((), ())
+    assert (found.down, found.active, found.idle) == ((), (), "")

@@ -254,6 +254,14 @@ def test_a_differing_port_is_named(bluefield: BlueField, changed: dict[str, obje
     one(bluefield, "port p0", "missing", found, "")
 
 
+def test_the_port_of_tunnels_is_no_device(tmp_path: Path) -> None:
+    text = DOCA.replace("  gateways: [10.53.0.1]\n", "  tunnel: {ipv4: 203.0.113.2, key: 53}\n").replace(
+        "nat}", "vxlan}"
+    )
+    text = text.replace(", port: p1", "").replace(", port: pf0vf0", "").replace("  ports:\n    pf0vf0:\n", "")
+    assert not {"port dns-vxlan", "interface dns-vxlan"} & {*BlueField(tmp_path, text).wrong()}
+
+
 def test_missing_units_are_named(bluefield: BlueField) -> None:
     (bluefield.root / "etc/systemd/system/ovs-vswitchd.service.d/dnsteer.conf").unlink()
     one(bluefield, "unit for flow-restore-wait", "missing", "no ovs-vswitchd.service.d/dnsteer.conf", "install.yml")

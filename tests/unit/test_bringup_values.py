@@ -62,6 +62,15 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
+def test_members_of_a_bond_by_lacp_are_on_one_eswitch() -> None:
+    lacp = setup(KERNEL, ("    p0: ", "    bond0: {mode: lacp, members: {p0: , p1: }}")).eswitch
+    assert lacp.multiport and "by one member of bond0 leaves by any" in lacp.why
+    router = "next_hop: 02:00:00:00:00:fe"
+    apart = (f"    p0: {{{router}}}\n    p1:", f"    b0: {{{router}, mode: lacp, members: {{p0: , p1: }}}}")
+    changes = (apart, ("  bringup:\n", "  bringup:\n    multiport: false\n"), ("port: p1", "port: b0"))
+    assert settings(DOCA, *changes)["doca-eswitch-max"] == "2"
+
+
 def test_connection_tracking_is_on_for_a_second_pass() -> None:
     """Which keeps no connection, so that the least is enough."""
     twice = ("slots: 128", "slots: 128\n    passes: 2")

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from dnsteer.bringup import sources
 from dnsteer.bringup.setup import Setup
 from dnsteer.plan import min_fragment
+from dnsteer.plan.lag_settings import OF_KEY
 from dnsteer.render.templates import environment, render_template
-from dnsteer.spec.bonds import lag_names
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
 FOLDER = "/etc/dnsteer/bringup"
@@ -64,7 +64,6 @@ def bringup_files(setup: Setup) -> dict[str, str]:
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     env.filters.setdefault("comment", _comment)
-    env.filters.setdefault("lag_names", lag_names)
     values = {
         "setup": setup,
         "scripts": scripts,
@@ -73,6 +72,7 @@ def bringup_files(setup: Setup) -> dict[str, str]:
         "program_folder": PROGRAM_FOLDER,
         "page_names": {size: name for name, size in PAGE_SIZES.items()},
         "min_fragment": min_fragment,
+        "OF_KEY": OF_KEY,
         "S": SimpleNamespace(**{k: v for k, v in vars(sources).items() if k.isupper()}),
     }
     texts = {name: render_template(f"bringup/{name}.j2", **values) for name in [*names, "README.md"]}

@@ -11,7 +11,7 @@ from dnsteer.bringup.memory import Memory
 from dnsteer.card.eswitch import Eswitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes, flow_limit
-from dnsteer.spec.bonds import uplink_ports
+from dnsteer.spec.bonds import uplink_devices, uplink_ports
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.spec import Flavor, Switch
 
@@ -110,7 +110,8 @@ def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[ConfigKey]
         sources.DPF,
         True,
     )
-    count, uplinks = len(ports_of(switch)), len(uplink_ports(switch))
+    uplinks = len(uplink_devices(switch))
+    count = uplinks + len(ports_of(switch)) - len(uplink_ports(switch))
     if count > uplinks:
         why = f"{count} ports, each with memory zones of its own; DPDK's own limit is for few"
         yield ConfigKey("dpdk-max-memzones", "50000", why, sources.DPF, True)

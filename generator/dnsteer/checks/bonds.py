@@ -52,8 +52,8 @@ def check_bonds(scope: Scope) -> Iterator[Finding]:
                     "remove it here or there",
                 )
             taken.setdefault(member, f"a member of {name}")
-        if is_lag(uplink):
-            yield from _lag(scope, name, taken)
+    for name in (name for name, uplink in bonds.items() if is_lag(uplink)):
+        yield from _lag(scope, name, taken)
     if bonds and switch.extension is not None:
         yield scope.finding(
             ("switch", "uplinks", next(iter(bonds)), "members"),

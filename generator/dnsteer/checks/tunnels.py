@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.checks.addresses import all_addresses
-from dnsteer.spec.bonds import uplink_ports
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.types import Address
@@ -30,7 +29,11 @@ def check_tunnels(scope: Scope) -> Iterator[Finding]:
             "leave it out",
         )
     yield from _addresses(scope)
-    taken: dict[str, Path] = {name: ("switch", "uplinks", name) for name in uplink_ports(scope.spec.switch)}
+    taken: dict[str, Path] = {
+        name: ("switch", "uplinks", uplink) if name == uplink else ("switch", "uplinks", uplink, "members", name)
+        for uplink, found in scope.spec.switch.uplinks.items()
+        for name in (uplink, *(found.members or ()))
+    }
     taken |= {name: ("switch", "ports", name) for name in scope.spec.switch.ports}
     if scope.spec.switch.probe is not None:
         taken[scope.spec.switch.probe.port] = ("switch", "probe", "port")

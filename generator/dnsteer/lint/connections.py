@@ -10,6 +10,7 @@ from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.spec import derived
 from dnsteer.spec.errors import counted
 from dnsteer.spec.model.spec import Flavor
+from dnsteer.spec.model.tracking import MAX_CONNECTIONS
 
 FULL = Code("DNS026", Severity.NOTE, "More connections may begin than the tracker remembers")
 UNANSWERED = 30
@@ -70,5 +71,8 @@ def full_tracker(context: LintContext) -> Iterator[LintFinding]:
         f"tracker with its {tracking.connections:,} is full after {tracking.connections / rate:.0f} s, and those beyond "
         "are not kept"
     )
-    advice = f"set switch.tracking.connections to {rate * remembered:,.0f}, or a shorter idle time, or lower limits"
+    enough = rate * remembered
+    more = f"set switch.tracking.connections to {enough:,.0f}, or " if enough <= MAX_CONNECTIONS else "set "
+    shorter = "a shorter idle time, or " if remembered != UNANSWERED else ""
+    advice = f"{more}{shorter}lower limits"
     yield context.finding(FULL, ("vips", next(iter(kept)), "limits", "tcp_syn"), text, advice)

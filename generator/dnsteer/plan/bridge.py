@@ -60,6 +60,8 @@ class WantedBridge:
     hwaddr: str = ""
     """The MAC address of the bridge's own port, from which tunnels leave; empty where it does not matter."""
     lags: tuple[WantedLag, ...] = ()
+    mtu: int | None = None
+    """The MTU, in bytes, that members of bonds by LACP are made with; bring-up gives the other ports theirs."""
 
     @property
     def devices(self) -> tuple[WantedPort, ...]:
@@ -108,7 +110,13 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     ports += tuple(WantedPort(k.port, "port of tunnels", k.type, TUNNEL_OPTIONS) for k in found.values())
     kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
     return WantedBridge(
-        switch.bridge, kind, ports, {t.number: t.name for t in TABLES}, switch.mac if found else "", lags
+        switch.bridge,
+        kind,
+        ports,
+        {t.number: t.name for t in TABLES},
+        switch.mac if found else "",
+        lags,
+        switch.bringup.mtu if switch.bringup is not None else None,
     )
 
 

@@ -14,7 +14,7 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.bonds import uplink_devices
+from dnsteer.spec.bonds import is_lag, uplink_devices
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.spec.neighbors import asked_address
@@ -213,6 +213,9 @@ def _by_address(spec: Spec) -> dict[str, Backend]:
 
 def _crossing(spec: Spec, plan: Plan) -> str:
     """The first way by which packets change their port, where there is more than one uplink."""
+    lag = next((name for name, uplink in spec.switch.uplinks.items() if is_lag(uplink)), None)
+    if lag is not None:
+        return f"what comes in by one member of {lag} leaves by any, or by another port"
     uplinks = [p for p in plan.rows.of(PortRow) if p.uplink]
     if len(uplinks) < 2:
         return ""

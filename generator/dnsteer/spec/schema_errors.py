@@ -18,6 +18,7 @@ from dnsteer.spec.model.access import AccessEntry, AccessRules
 from dnsteer.spec.model.announce import Announce, AnnouncedPrefix, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
+from dnsteer.spec.model.client_prefix import ClientPrefix
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.file import OWN_KEYS, BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
@@ -26,9 +27,11 @@ from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.limits import ClientLimits, ClientPrefixes, SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.next_hop import RouterAddresses
-from dnsteer.spec.model.part import keys_of
+from dnsteer.spec.model.part import Device, keys_of
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Backup, Pool, Port, Service, Switch, Uplink, Vip
+from dnsteer.spec.model.tracking import Tracking
+from dnsteer.spec.model.tunnel import Tunnel
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _UNIONS = (
@@ -174,8 +177,10 @@ _PARTS = (
     _Part("switch", Switch, ("switch",)),
     _Part("an uplink", Uplink, ("switch.uplinks.*",)),
     _Part("a next hop", RouterAddresses, ("switch.uplinks.*.next_hop",)),
+    _Part("a member of a bond", Device, ("switch.uplinks.*.members.*",)),
     _Part("", Port, ("switch.ports.*",)),  # its keys are those of an uplink, too
     _Part("a pool", Pool, ("pools.*",)),
+    _Part("a client_prefix", ClientPrefix, ("pools.*.client_prefix",)),
     _Part("a backend", Backend, ("pools.*.backends.*",)),
     _Part("the limits of the switch", SwitchLimits, ("switch.limits",)),
     _Part("the limits of a VIP", VipLimits, ("vips.*.limits", "defaults.vips.limits")),
@@ -201,6 +206,8 @@ _PARTS = (
     _Part("switch.bringup.hugepages", Hugepages, ("switch.bringup.hugepages",)),
     _Part("a scalable function", ScalableFunction, ("switch.bringup.functions.*",)),
     _Part("switch.probe", Probe, ("switch.probe",)),
+    _Part("switch.tracking", Tracking, ("switch.tracking",)),
+    _Part("switch.tunnel", Tunnel, ("switch.tunnel",)),
     _Part("switch.announce", Announce, ("switch.announce",)),
     _Part("a prefix of switch.announce", AnnouncedPrefix, ("switch.announce.prefixes.#",)),
     _Part("switch.announce.when_none_pass", LastResort, ("switch.announce.when_none_pass",)),

@@ -47,6 +47,13 @@ class BondView:
         return tuple(m.name for m in self.members if m.active)
 
     @property
+    def idle(self) -> str:
+        """Why nothing leaves by it, in words; empty: something does, or it is not known."""
+        if self.active or any(m.link == "unknown" for m in self.members):
+            return ""
+        return "no member has a link" if len(self.down) == len(self.members) else "no partner answers by LACP"
+
+    @property
     def text(self) -> str:
         """In words: `bond0 (active-backup): p0 up, active; p1 down`."""
         return f"{self.name} ({self.mode}): {'; '.join(m.text for m in self.members)}"

@@ -293,6 +293,9 @@ class SwitchObserver:
                 status.bonds = view_bonds(switch, database.bridge(status.reading.record.bridge))
         except (SwitchError, PermissionError) as err:
             status.errors.append(f"the links of bonds cannot be read: {err}")
+        status.warnings += [
+            f"bond {bond.name}: {bond.idle}: nothing passes by it" for bond in status.bonds if bond.idle
+        ]
 
     def _add_drift(self, status: Status) -> None:
         """Add the differences that were found last: those of others are warnings too."""

@@ -241,8 +241,8 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, a
         holder = base.holder(names.bridge)
         if holder is not None and names.bridge not in own:
             raise SwitchError(
-                f"bridge {names.bridge} is not dnsteer's, and the bond {lag.name} by LACP needs one of that name; "
-                "remove it, or give the uplink another name"
+                f"bridge {names.bridge} was not made for {want.name}, and the bond {lag.name} by LACP needs one of that "
+                "name; remove it, or give the uplink another name"
                 if holder == names.bridge
                 else f"{names.bridge} is a port of bridge {holder}, and the bond {lag.name} needs a bridge of that name"
             )
@@ -262,6 +262,7 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, a
 def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) -> None:
     """Create the bridge and its ports, and correct their settings. Removes nothing."""
     api, lags = base.api, base.lags(want.name)
+    mtus = {**_mtus(have.ports if have is not None else {}), **_mtus(*(lag.interfaces for lag in lags.values()))}
     with base.transaction() as txn:
         going = list(in_the_way(want, lags))
         remove_lags(api, txn, going)
@@ -275,12 +276,19 @@ def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) ->
         for port in want.ports:
             txn.add(api.add_port(want.name, port.name, may_exist=True))
             txn.add(api.db_set("Port", port.name, ("external_ids", {OWNER_KEY: "port"})))
-            _set_interface(api, txn, port, new=have is None or port.name not in have.ports)
+            new = have is None or port.name not in have.ports
+            _set_interface(api, txn, port, new=new, mtu=mtus.get(port.name) if new else None)
+        mtus |= dict.fromkeys((m.name for lag in want.lags for m in lag.members), want.mtu) if want.mtu else {}
         for lag in want.lags:
             if lag.name not in lags or lags[lag.name] in going:
                 for member in _moved(lag, have):
                     txn.add(api.del_port(member, bridge=want.name))
-                make_lag(api, txn, want.name, want.datapath_type, lag)
+                make_lag(api, txn, want.name, want.datapath_type, lag, mtus)
+
+
+def _mtus(*interfaces: Mapping[str, Interface]) -> dict[str, int | None]:
+    """The MTU, in bytes, that each interface asks for: a device that changes its bridge keeps it."""
+    return {name: now.mtu for found in interfaces for name, now in found.items()}
 
 
 def _moved(lag: WantedLag, have: Bridge | None) -> list[str]:
@@ -289,10 +297,14 @@ def _moved(lag: WantedLag, have: Bridge | None) -> list[str]:
     return [member.name for member in lag.members if member.name in ports]
 
 
-def _set_interface(api: Any, txn: Any, port: WantedPort | Interface, *, new: bool = False) -> None:
+def _set_interface(
+    api: Any, txn: Any, port: WantedPort | Interface, *, new: bool = False, mtu: int | None = None
+) -> None:
     txn.add(api.db_set("Interface", port.name, ("type", port.type)))
     if port.mac:
         txn.add(api.db_set("Interface", port.name, ("mac", port.mac)))
+    if mtu is not None:
+        txn.add(api.db_set("Interface", port.name, ("mtu_request", mtu)))
     if not new:
         txn.add(api.db_clear("Interface", port.name, "options"))
     if port.options:
@@ -360,7 +372,7 @@ def restore_bridge(base: db.Database, want: WantedBridge, before: Bridge | None)
             txn.add(api.add_port(want.name, name, may_exist=True))
             if was.ours:
                 txn.add(api.db_set("Port", name, ("external_ids", {OWNER_KEY: "port"})))
-            _set_interface(api, txn, was, new=True)
+            _set_interface(api, txn, was, new=True, mtu=was.mtu)
         for name, old in was_there.items():
             if name not in lags or lags[name] in changed:
-                make_lag(api, txn, want.name, old.datapath_type, old.lag)
+                make_lag(api, txn, want.name, old.datapath_type, old.lag, _mtus(old.interfaces))

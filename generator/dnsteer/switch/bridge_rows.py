@@ -33,6 +33,8 @@ class Interface:
     settings: Mapping[str, str] = field(default_factory=dict)
     mac: str = ""
     """The MAC address that OVSDB gives it; empty where it has its own."""
+    mtu: int | None = None
+    """The MTU, in bytes, that OVSDB asks for; None where it is the device's own."""
     of_capture: bool = False
     """Whether a capture has made it, for as long as it runs."""
 

@@ -42,7 +42,7 @@ _COLUMNS = {
     "Port": ["name", "interfaces", "external_ids", "bond_mode", "lacp", "other_config", "trunks"],
     "Interface": [
         *("name", "type", "options", "ofport", "error", "ifindex"),
-        *("link_state", "lacp_current", "mac", "mac_in_use"),
+        *("link_state", "lacp_current", "mac", "mac_in_use", "mtu_request"),
     ],
     "Flow_Table": ["name"],
     **_REFERRED,
@@ -286,6 +286,7 @@ def _interfaces(row: Any) -> dict[str, Interface]:
             iface.ifindex == [0] and iface.link_state == ["down"] and iface.mac_in_use in ([], [_NO_MAC]),
             {**read_row(port, Place.PORT), **read_row(iface, Place.INTERFACE)},
             iface.mac[0] if iface.mac else "",
+            iface.mtu_request[0] if iface.mtu_request else None,
             CAPTURE_KEY in port.external_ids,
         )
         for port in row.ports

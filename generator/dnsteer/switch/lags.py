@@ -77,8 +77,8 @@ def in_the_way(want: WantedBridge, have: Mapping[str, Lag]) -> Iterator[Lag]:
             yield now
 
 
-def make_lag(api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag) -> None:
-    """Make the bridge of a bond, and all in it."""
+def make_lag(api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag, mtus: Mapping[str, int | None]) -> None:
+    """Make the bridge of a bond, and all in it. *mtus* are those that members ask for, in bytes."""
     names = lag_names(lag.name)
     txn.add(api.add_br(names.bridge, may_exist=True, datapath_type=datapath_type))
     txn.add(api.db_set("Bridge", names.bridge, ("external_ids", {OWNER_KEY: "bond", OF_KEY: of, UPLINK_KEY: lag.name})))
@@ -87,7 +87,12 @@ def make_lag(api: Any, txn: Any, of: str, datapath_type: str, lag: WantedLag) ->
     txn.add(api.db_set("Interface", names.peer, ("type", "patch"), ("options", {"peer": lag.name})))
     # A tuple: ovsdbapp puts rows in the place of commands in a list, which are not those of the next try.
     members = tuple(
-        txn.add(api.db_create("Interface", name=m.name, type=m.type, options=dict(m.options))) for m in lag.members
+        txn.add(
+            api.db_create(
+                "Interface", name=m.name, type=m.type, options=dict(m.options), mtu_request=mtus.get(m.name) or []
+            )
+        )
+        for m in lag.members
     )
     bond = txn.add(
         api.db_create("Port", name=names.bond, interfaces=members, bond_mode=MODE, lacp=LACP, other_config=dict(CONFIG))

@@ -49,8 +49,7 @@ def _devices(machine: Machine, setup: Setup) -> Iterator[Item]:
     """Ports that Open vSwitch finds by the name of a network interface."""
     for port in setup.bridge.devices:
         by_name = port.type == "system" or (setup.flavor is Flavor.OVS_DOCA and "dpdk-devargs" not in port.options)
-        by_name = by_name and port.type != "patch"
-        if not by_name:
+        if not by_name or port.type == "patch" or port.is_tunnel:
             continue
         there = machine.exists(f"/sys/class/net/{port.name}")
         name, found = f"interface {port.name}", machine.text(f"/sys/class/net/{port.name}/operstate") or "there"

@@ -179,7 +179,8 @@ def _bridge(setup: Setup, bridges: Rows, interfaces: Rows) -> Iterator[Item]:
     yield Item(name, "missing", "; ".join(wrong), _BRIDGE) if wrong else Item(name, "ok", want.datapath_type)
     by_name = {i["name"]: i for i in interfaces}
     for port in (port for port in want.ports if port.type != "patch"):  # those are apply's
-        yield _port(port.name, port.type, dict(port.options), setup.part.mtu, by_name.get(port.name))
+        mtu = None if port.is_tunnel else setup.part.mtu
+        yield _port(port.name, port.type, dict(port.options), mtu, by_name.get(port.name))
 
 
 def _port(port: str, kind: str, options: dict[str, str], mtu: int | None, have: Mapping[str, Any] | None) -> Item:
