@@ -58,7 +58,7 @@ class Fault:
 _UNHEALTHY = "DnsteerBackendUnhealthy"
 _FAR = "DnsteerSlotsFarFromWeights"
 _SILENT = "DnsteerVipWithoutTraffic"
-BUSY = (_SILENT, "DnsteerAgentDown", "DnsteerAgentSlow", "DnsteerUpcallsLost")
+BUSY = (_SILENT, "DnsteerAgentDown", "DnsteerAgentSlow", "DnsteerUpcallsLost", "DnsteerBackendReturnsSlowly")
 """What a machine that has other work to do may raise by itself, in this quicker time."""
 FAULTS = {
     _UNHEALTHY: Fault(lambda it: it.failed("b6"), {"pool": "cautious", "backend": "b6"}, (_FAR,)),

@@ -57,7 +57,7 @@ def root(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "docs").mkdir()
     (tmp_path / "ovs" / "monitoring").mkdir(parents=True)
-    for name in ("agent.md", "architecture.md", "servers.md"):
+    for name in ("agent.md", "architecture.md", "comparison.md", "servers.md"):
         shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
     return tmp_path
 

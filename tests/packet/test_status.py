@@ -40,6 +40,7 @@ KEYS = {
     "pools",
     "access",
     "limits",
+    "icmp_errors",
     "limited",
     "overlay",
     "denials",

