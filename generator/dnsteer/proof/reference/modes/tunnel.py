@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar
 
@@ -70,9 +71,9 @@ class _TunnelReference(DirectReturn):
         ethernet = leave.to(ethertype) + self.topology.mac + struct.pack("!H", ethertype)
         return frozenset((ethernet + header + payload,))
 
+    @abstractmethod
     def payload(self, key: int, inside: bytes, source: bytes, end: bytes) -> tuple[int, bytes]:
         """The protocol number of the outer IP header, and what follows that."""
-        raise NotImplementedError
 
     def as_served(self, delivered: bytes, query: bytes) -> bytes:
         """Return the frame inside."""
@@ -88,9 +89,9 @@ class _OverUdp(_TunnelReference):
         """UDP without a source port, and without a checksum, which the other side would compare."""
         return UDP, struct.pack("!HHHH", 0, self.port, 16 + len(inside), 0) + self.header(key) + inside
 
+    @abstractmethod
     def header(self, key: int) -> bytes:
         """The tunnel's own header."""
-        raise NotImplementedError
 
 
 class VxlanReference(_OverUdp):
