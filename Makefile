@@ -148,7 +148,7 @@ bench-rig: setup ## queries beside junk and lists of denied prefixes: dnsteer, n
 	@scripts/packages.sh peers
 	$(BIN)/python -m bench.rig $(RIG)
 
-bench-peers: setup ## DNS through dnsteer in each mode and ten other balancers, on the same hops (root; JSON; 20 minutes)
+bench-peers: setup ## DNS through dnsteer in each mode and nine others, on the same hops (root; JSON; 20 minutes)
 	@scripts/packages.sh peers
 	$(BIN)/python -m bench.rig.compare
 
